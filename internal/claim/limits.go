@@ -63,16 +63,3 @@ func (l Limits) use(j Job) {
 		}
 	}
 }
-
-// closeFor makes everything behind a job wait in a scope. It says whether it is the first of ours there, or of all.
-func (l Limits) closeFor(j Job, s Scope) (first bool) {
-	limit := l[s]
-	if limit == nil {
-		return false
-	}
-	if first = !limit.Waits; j.Ours {
-		first, limit.oursWaits = !limit.oursWaits, true
-	}
-	limit.Waits = true
-	return first
-}

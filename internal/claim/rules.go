@@ -1,18 +1,18 @@
 // Package claim decides which jobs start now. It has no SQL, no clock and no goroutine: its caller reads what is known of a
 // queue's limits and the next jobs in order, asks Decide, and applies the decisions.
 //
-// These are the rules, as docs/explanation/order.md has them for users, and the stored procedure grab.sql for workers in SQL:
+// These are the rules, as docs/explanation/order.md has them for users, and grab.sql, without groups and rate, for workers in SQL:
 //
 //   - A job starts if it is due, its time windows are open, a slot is free, and each of its limits has room. An invalid one is
 //     refused; one whose windows have closed is postponed.
 //   - The limits are its throttle group's, the queue's, and the queue's rate. A job of weight 0 asks only the rate.
 //   - A job without room waits for one limit at a time, in this order, and nothing behind it in that limit starts. Of the queue
-//     and the rate, the first one is in line, and the rest stays due. A group holds all of them; the first it holds gets in line
-//     once the group has room.
+//     and the rate, the first one of each worker's types is in line, and the rest stays due. A group holds all of them; the first
+//     it holds gets in line once the group has room.
 //   - A job in line that has room in all of its limits starts before what is behind it in any of them.
 //   - A job that is heavier than a limit runs when nothing else of that limit does.
 //   - A worker with a free slot asks for the jobs in line of the types that it runs. A job that none has asked for in Patience
-//     holds nothing up, nor does one whose lane is full. After Forgotten it leaves the line.
+//     holds nothing up, nor does one whose lane is full. After Forgotten it leaves the line, with what its group holds of its type.
 //
 // Room that is free again is noticed at once: a transaction that ends jobs of a group puts the first held one in line
 // (store.LetIn), and its worker claims (worker.foundRoom). Other workers poll while they have jobs that wait.
@@ -123,13 +123,13 @@ func (j Job) stays(now time.Time) Decision {
 
 // startsElsewhere says how another worker's job waits. If it lacks nothing, it starts there before what is behind it here.
 func (l Limits) startsElsewhere(j Job, lacks Scope) Decision {
-	first := false
+	isFirst := false
 	for _, s := range j.scopes() {
-		if lacks == None || s == lacks {
-			first = l.closeFor(j, s) || first
+		if limit := l[s]; limit != nil && (lacks == None || s == lacks) {
+			isFirst, limit.Waits = isFirst || !limit.Waits, true
 		}
 	}
-	if first && j.Held {
+	if isFirst && j.Held {
 		return Decision{Ask, lacks} // its worker must know
 	}
 	return Decision{Lacks: lacks}
@@ -145,10 +145,13 @@ func (j Job) withoutSlot(now time.Time) Decision {
 
 // wait says how a job of ours waits for a limit.
 func (l Limits) wait(j Job, lacks Scope, now time.Time) Decision {
-	switch first := l.closeFor(j, lacks); {
-	case lacks == j.Group && (!j.waits() || j.Line != None && !l[lacks].HasRoom(1)):
+	limit := l[lacks]
+	isFirstOfOurs := !limit.oursWaits
+	limit.Waits, limit.oursWaits = true, true
+	switch {
+	case lacks == j.Group && (!j.waits() || j.Line != None && !limit.HasRoom(1)):
 		return Decision{Hold, lacks}
-	case lacks != j.Group && j.Line != Queue && (first || j.waits()):
+	case lacks != j.Group && j.Line != Queue && (isFirstOfOurs || j.waits()):
 		return Decision{LineUp, lacks}
 	case j.Line != None && !j.wasAsked(now, AskEvery):
 		return Decision{Ask, lacks}

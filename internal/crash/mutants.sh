@@ -233,9 +233,9 @@ rule rule_rate_by_weight limits 's/if s == Rate \{/if s == Rate \&\& j.Weight ==
 rule rule_queue_before_group limits 's/\{j\.Group, Queue, Rate\}/{Queue, j.Group, Rate}/' # a job of a full group holds up the queue
 rule rule_none_in_use limits 's/limit\.Used \+= j\.in\(s\)/_ = limit/'                    # all of a round start beside each other
 rule rule_more_than_slots rules 's/slots < 1:/slots < 0:/'                                # one job more than slots
-rule rule_others_dont_hold limits 's/limit\.Waits = true/limit.Waits = limit.Waits || j.Ours/' # waiting jobs of other workers are overtaken
-rule rule_next_doesnt_hold rules 's/if lacks == None \|\| s == lacks \{/if s == lacks || lacks == None \&\& s != Queue {/' # so is one that has room
-rule rule_next_holds_one rules 's/first = l\.closeFor\(j, s\) \|\| first/first = first || l.closeFor(j, s)/' # or it holds up one of its limits
+rule rule_others_dont_hold rules 's/isFirst, limit\.Waits = isFirst \|\| !limit\.Waits, true/isFirst = isFirst || !limit.Waits/' # waiting jobs of other workers are overtaken
+rule rule_next_doesnt_hold rules 's/\(lacks == None \|\| s == lacks\)/(s == lacks || lacks == None \&\& s != Queue)/' # so is one that has room
+rule rule_next_holds_one rules 's/limit != nil && \(lacks/!isFirst \&\& limit != nil \&\& (lacks/' # or it holds up one of its limits
 rule rule_patience_for_ever rules 's/(\|\| j\.Line != None && !j\.wasAsked\(now, )Patience/${1}1000*Patience/' # nobody runs it, and all wait for it
 rule rule_no_patience rules 's/(\|\| j\.Line != None && !j\.wasAsked\(now, )Patience/${1}1/' # no worker waits for another
 rule rule_clock_set_back rules 's/\.Abs\(\)//'                                            # who waits holds the others up until the old time comes again
@@ -259,31 +259,31 @@ rule rule_invalid rules 's/case j\.Invalid:/case j.Invalid \&\& j.Ours:/'       
 mutant first_overtaken # nobody reads who is in line
 first_overtaken() {
   queue='FirstIsNotOvertaken|SecondIsNotOvertaken' worker=HeavyJobInALaneOfItsOwn
-  edit internal/store/usage.go 's/queries := \[\]engine\.Query\{t\.lineOf\(\)\}/var queries []engine.Query/'
+  edit internal/store/claim_turn.go 's/queries := \[\]engine\.Query\{t\.lineOf\(\)\}/var queries []engine.Query/'
 }
 
 mutant first_not_noted # nobody lines up
 first_not_noted() {
   queue='FirstIsNotOvertaken|SecondIsNotOvertaken' worker=HeavyJobInALaneOfItsOwn
-  edit internal/store/claim_line.go 's/set\(does\[claim\.LineUp\], /set(nil, /'
+  edit internal/store/claim_decide.go 's/set\(does\[claim\.LineUp\], /set(nil, /'
 }
 
 mutant freed_room_unnoted # whoever frees a group's weight lets nobody in: a held job waits for the search that finds all
 freed_room_unnoted() {
   queue='HeldJobsFollowEachOther|ManyHeldJobs'
-  edit internal/store/claim_wake.go 's/return q\.letIn\(ctx, tx, groups\)\n}\n\n\/\/ takeTurnsOf/return nil\n}\n\n\/\/ takeTurnsOf/'
+  edit internal/store/claim_let_in.go 's/return q\.letIn\(ctx, tx, groups\)\n}\n\n\/\/ takeTurnsOf/return nil\n}\n\n\/\/ takeTurnsOf/'
 }
 
 mutant freed_room_without_turn # room is noted while another round, which saw the group full, has a job held
 freed_room_without_turn() {
   queue=RoomWhileAnotherRoundHolds worker=DrainsAllShards
-  edit internal/store/claim_wake.go 's/if len\(groups\) == 0 \|\| q\.db\.SQL\.Writers == 1/if true/'
+  edit internal/store/claim_let_in.go 's/if len\(groups\) == 0 \|\| q\.db\.SQL\.Writers == 1/if true/'
 }
 
 mutant any_held_let_in # room in a group lets in a job of its first type, which then waits behind others
 any_held_let_in() {
   queue=FirstHeldJobIsLetIn
-  edit internal/store/claim_wake.go 's/some, next = others, types/some = nil/'
+  edit internal/store/claim_let_in.go 's/some, next = others, types/some = nil/'
 }
 
 mutant ends_beside_who_asks # a tick doesn't wait for the job before its own that another worker asks for
@@ -295,7 +295,7 @@ ends_beside_who_asks() {
 mutant sum_only_grows # answers never make room in the sum of what awaits answers
 sum_only_grows() {
   queue=AsynchronousJobsCount
-  edit internal/store/usage.go 's/(age >= recountAnyway) \|\|\n.*? \{\n/$1 || first < -1 {\n/'
+  edit internal/store/claim_turn.go 's/(age >= recountAnyway) \|\|\n.*? \{\n/$1 || first < -1 {\n/'
 }
 
 mutant shares_from_nothing # a share grows by what no other has given away

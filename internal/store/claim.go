@@ -66,14 +66,14 @@ func (q *Queue) startNext(ctx context.Context, tx *engine.Tx, r Round, first *fi
 	if done.Started, err = taken, c.begin(ctx, taken); err != nil {
 		return err
 	}
-	if done.Waits = c.waits; turn.Limits.Closed(claim.Queue) && turn.row.awaiting > 0 && !turn.recounted {
-		done.Wait = recountAfter // by a new sum there may be room
+	if done.WaitsForLimit = c.waits; turn.Limits.Closed(claim.Queue) && turn.row.awaiting > 0 && !turn.recounted {
+		done.RateFor = recountAfter // by a new sum there may be room
 	}
 	if turn.Limits.Closed(claim.Rate) {
-		if done.Wait = q.RateWait(turn.row, tx.Now); q.isDivided() {
-			done.Wait = min(done.Wait, divideEvery) // the next division may free some earlier
+		if done.RateFor = q.RateWait(turn.row, tx.Now); q.isDivided() {
+			done.RateFor = min(done.RateFor, divideEvery) // the next division may free some earlier
 		}
-		done.Waits = done.Waits || done.Wait == 0 // another worker's job is first
+		done.WaitsForLimit = done.WaitsForLimit || done.RateFor == 0 // another worker's job is first
 	}
 	return nil
 }

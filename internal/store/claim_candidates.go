@@ -70,6 +70,8 @@ type candidate struct {
 	waits *job.Job
 }
 
+func (c candidate) compare(other candidate) int { return c.Compare(other.Position) }
+
 // partFree has the available jobs of weight 0, which no limit holds back; partMain has the others.
 const partMain, partFree = "NONE", "free"
 

@@ -60,6 +60,9 @@ func had(list []candidate) (jobs []*job.Job) {
 	return jobs
 }
 
+// spareHeld is how many more jobs of a group a round reads than there is room for, because others may hold some.
+const spareHeld = 3
+
 // heldBy reads the first jobs that groups with room hold: of this worker's types as many as there is room for, and the first of
 // each other type. It hands out those before the last candidate.
 func (c *start) heldBy(ctx context.Context, groups []string, n int, last candidate) (held []candidate, err error) {

@@ -5,10 +5,14 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/hipq/hipq/internal/claim"
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/texts"
+	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/schema"
 )
 
 // turn is a transaction's turn at a shard, and what it knows of the shard meanwhile.
@@ -88,6 +92,63 @@ func (q *Queue) takeTurn(ctx context.Context, tx *engine.Tx, worker string, shar
 		return nil, fmt.Errorf("read what counts against the limits of %s: %w", q.Name, err)
 	}
 	return t, nil
+}
+
+// read reads what is in use of the limits, and who waits for them.
+func (t *turn) read(ctx context.Context) error {
+	in := t.inShard(t.shard)
+	t.line = &indexRange{status: job.StatusThrottled, ended: true}
+	queries := []engine.Query{t.lineOf()}
+	if t.limited() {
+		t.running = map[string]int{}
+		queries = append(queries, engine.Values(
+			engine.Value{SQL: "EXISTS (SELECT 1 FROM " + t.table + " " + t.ClaimIndex() + " WHERE " + schema.Awaits + " AND" + in + ")", Into: &t.awaiting},
+			engine.Value{SQL: "EXISTS (SELECT 1 FROM " + t.table + " " + t.ClaimIndex() + " WHERE status = 'throttled' AND" + in + ")", Into: &t.anyHeld},
+		), Weights(t.Queue, "throttle_group", schema.Runs+" AND"+in, func(group string, used int) { t.running[group] = used }))
+	}
+	if err := t.tx.Read(ctx, queries...); err != nil {
+		return err
+	}
+	limit := t.Limits[claim.Queue]
+	if limit == nil {
+		return nil
+	}
+	for _, used := range t.running {
+		limit.Used += used
+	}
+	first := slices.IndexFunc(t.line.read, func(one candidate) bool { return one.waits.Group == job.None && one.waits.ThrottleFactor > 0 })
+	age := time.Duration(t.row.at.UnixMicro()-t.row.awaitingAt) * time.Microsecond
+	limit.Used += t.row.awaiting
+	if age < 0 || age >= recountAnyway ||
+		age >= recountAfter && t.row.awaiting > 0 && first >= 0 && !limit.HasRoom(t.line.read[first].waits.ThrottleFactor) {
+		return t.recount(ctx)
+	}
+	return nil
+}
+
+// lineMax bounds the line that a round reads. It has few jobs, because rounds start them first.
+const lineMax = 500
+
+// lineOf is the query for the jobs first in line, of all types.
+func (t *turn) lineOf() engine.Query {
+	query := "SELECT " + t.db.PositionOf("r") + ", job_type, throttle_factor, throttle_group, " + t.db.SQL.TimeText("asked_time") + " FROM " + t.table + " AS r " +
+		t.ClaimIndex() + " WHERE status = 'throttled' AND" + t.inShard(t.shard) + fmt.Sprintf(" AND part = 'line' LIMIT %d", lineMax)
+	var at schema.Position
+	var cells [4]cell
+	into := append(at.Into(), &cells[0], &cells[1], &cells[2], &cells[3])
+	scan := engine.EachRow(func(row *sql.Rows) error {
+		j := &job.Job{Status: job.StatusThrottled}
+		err := row.Scan(into...)
+		for i, field := range []any{&j.Type, &j.ThrottleFactor, &j.Group, &j.AskedTime} {
+			_ = cells[i].read(field) // the round that locks the row ends an invalid job
+		}
+		t.line.read = append(t.line.read, candidate{Position: at, from: t.line, waits: j})
+		return err
+	})
+	return engine.Query{SQL: query, Scan: func(rows *sql.Rows) error {
+		defer func() { slices.SortFunc(t.line.read, candidate.compare) }()
+		return scan(rows)
+	}}
 }
 
 // countStarts adds starts to a queue with a rate, at the transaction's time.

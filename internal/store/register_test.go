@@ -225,7 +225,7 @@ func TestRoundMendsItsTurn(t *testing.T) {
 			}
 			s.exec("UPDATE " + table + " SET " + v[0] + " = " + v[1] + " WHERE queue = 'emails'")
 			done := s.do(s.newRound("w", 1))
-			dbtest.Ensure(t, v[0] != "starts" || len(done.Started) == 0 && done.Wait > 0, "%s: nobody knows how many were started: %+v", v, done)
+			dbtest.Ensure(t, v[0] != "starts" || len(done.Started) == 0 && done.RateFor > 0, "%s: nobody knows how many were started: %+v", v, done)
 			deadline := time.Now().Add(10 * time.Second)
 			for len(done.Started) == 0 && time.Now().Before(deadline) {
 				done = s.do(s.newRound("w", 1))

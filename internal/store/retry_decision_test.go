@@ -29,7 +29,7 @@ func (s env) undecided(worker string, n int) []store.Settled {
 // fail settles an attempt for which a retry handler decides.
 func (s env) fail(waits job.Status, o job.Outcome, j *job.Job) store.Settled {
 	s.t.Helper()
-	failed := store.Settled{Job: j, Outcome: o, Waits: waits}
+	failed := store.Settled{Job: j, Outcome: o, LeaveAs: waits}
 	done := s.do(s.newRound(j.WorkerID, 0, failed))
 	failed.Asked = true
 	if waits == job.StatusDeciding {

@@ -59,9 +59,10 @@ type Done struct {
 	Missed bool
 	// More says that more slots, or a longer look, might have started more jobs.
 	More bool
-	// Wait is how long the queue's rate blocks the next start; 0 if it doesn't. Waits says that jobs wait for another limit.
-	Wait  time.Duration
-	Waits bool
+	// RateFor is how long the queue's rate blocks the next start; 0 if it doesn't. WaitsForLimit says that jobs wait for another
+	// limit.
+	RateFor       time.Duration
+	WaitsForLimit bool
 }
 
 // End is what an attempt made of its job: its status, and when it runs again.
@@ -74,9 +75,9 @@ type End struct {
 type Settled struct {
 	Job     *job.Job
 	Outcome job.Outcome
-	// Waits is the status in which a failed job waits for a retry handler: deciding for one of this worker, undecided for one
+	// LeaveAs is the status in which a failed job waits for a retry handler: deciding for one of this worker, undecided for one
 	// of any worker. Empty leaves it to the policy.
-	Waits job.Status
+	LeaveAs job.Status
 	// NotBegun says that no handler saw the attempt, so it can't show whether the job kills its workers.
 	NotBegun bool
 	// Asked says that the attempt was settled before, and a retry handler has been asked since.

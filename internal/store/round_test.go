@@ -53,8 +53,8 @@ func TestRoundMayBeRepeated(t *testing.T) {
 			r.Settle = append(r.Settle,
 				store.Settled{Job: jobs[1], Outcome: job.Outcome{Verdict: job.Finished, Result: "r", Output: "said"}},
 				store.Settled{Job: jobs[2], Outcome: job.Outcome{Verdict: job.TryAgain, Error: "boo"}},
-				store.Settled{Job: jobs[3], Outcome: job.Outcome{Verdict: job.TryAgain, Error: "ask"}, Waits: job.StatusDeciding},
-				store.Settled{Job: jobs[4], Outcome: job.Outcome{Verdict: job.Failed, Error: "ask"}, Waits: job.StatusUndecided})
+				store.Settled{Job: jobs[3], Outcome: job.Outcome{Verdict: job.TryAgain, Error: "ask"}, LeaveAs: job.StatusDeciding},
+				store.Settled{Job: jobs[4], Outcome: job.Outcome{Verdict: job.Failed, Error: "ask"}, LeaveAs: job.StatusUndecided})
 			first := s.do(r)
 			require(s.t, slices.Equal(s.places(first.Started), []int64{6, 7}) && len(first.Resting) == 1 && first.Resting[0].Job == jobs[3],
 				"the first time: %+v", first)
@@ -279,10 +279,10 @@ func TestRateIsSaid(t *testing.T) {
 		jobs[1].ThrottleFactor = new(0) // the rate applies to every weight
 		s.add(jobs...)
 		got := s.do(s.newRound("w", 2))
-		ensure(s.t, len(got.Started) == 2 && got.Wait == 0 && got.More, "%+v", got)
+		ensure(s.t, len(got.Started) == 2 && got.RateFor == 0 && got.More, "%+v", got)
 		equal(s.t, len(s.do(s.newRound("w", 2)).Started), 1)
 		got = s.do(s.newRound("w", 2))
-		ensure(s.t, len(got.Started) == 0 && got.Wait >= 59*time.Minute && got.Wait <= 61*time.Minute, "%+v", got)
+		ensure(s.t, len(got.Started) == 0 && got.RateFor >= 59*time.Minute && got.RateFor <= 61*time.Minute, "%+v", got)
 	})
 }
 
@@ -294,7 +294,7 @@ func TestRateAfterTheClockWasPutBack(t *testing.T) {
 		later := must[time.Time](t)(s.db.SQL.Clock(t.Context())).Add(time.Hour)
 		s.exec("UPDATE shop_shards SET starts = ? WHERE queue = 'emails'", fmt.Sprintf(`{"%d":2}`, later.UnixMicro()))
 		got := s.do(s.newRound("w", 2))
-		ensure(t, len(got.Started) == 0 && got.Wait <= 1100*time.Millisecond, "at first: %+v", got)
+		ensure(t, len(got.Started) == 0 && got.RateFor <= 1100*time.Millisecond, "at first: %+v", got)
 		deadline := time.Now().Add(10 * time.Second)
 		for started := 0; started == 0; started = len(s.do(s.newRound("w", 2)).Started) {
 			require(t, !time.Now().After(deadline), "nothing is started any more")

@@ -207,7 +207,7 @@ func (c settlement) settleOne(ctx context.Context, row settling, s Settled) ([]a
 	if o.Verdict == job.Finished && c.async(j.Type) {
 		o.Verdict = job.Sent
 	}
-	asks := s.Waits != "" && !s.Asked
+	asks := s.LeaveAs != "" && !s.Asked
 	if j.Status = row.Status; row.Status != job.StatusRunning && !s.Asked {
 		// By an answer while the handler ran, which overrides the handler; or by a commit whose reply was lost.
 		said := (&job.Job{Status: row.Status, Error: row.Error, RetryOverride: row.Override}).Outcome(c.tx.Now)
@@ -227,11 +227,11 @@ func (c settlement) settleOne(ctx context.Context, row settling, s Settled) ([]a
 		c.done.Ended[j.ID] = End{Status: job.StatusAwaiting}
 		return nil, c.await(ctx, c.tx, j, o)
 	case asks && o.Verdict.IsError():
-		if s.Waits == job.StatusDeciding {
+		if s.LeaveAs == job.StatusDeciding {
 			s.Outcome, s.Asked = o, true
 			c.done.Resting = append(c.done.Resting, s)
 		}
-		return nil, c.Leave(ctx, c.tx, j, o, s.Waits)
+		return nil, c.Leave(ctx, c.tx, j, o, s.LeaveAs)
 	}
 	entry, next, err := c.end(ctx, c.tx, j, o, s.Decided)
 	if c.done.Ended[j.ID] = (End{Status: next.Status}); !next.Status.IsFinal() {

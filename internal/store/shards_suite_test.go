@@ -95,7 +95,7 @@ func (s env) round(ctx context.Context, r store.Round) (store.Done, error) {
 	var done store.Done
 	slots := r.Slots
 	for idle := 0; idle < 2; idle++ {
-		done.More, done.Wait = false, 0
+		done.More, done.RateFor = false, 0
 		for _, one := range all {
 			for more := true; more; {
 				r.Candidates, r.Slots = one, slots-len(done.Started)
@@ -135,8 +135,8 @@ func joined(a, b store.Done) store.Done {
 	a.Unsettled = append(a.Unsettled, b.Unsettled...)
 	a.Lost = append(a.Lost, b.Lost...)
 	a.More = a.More || b.More
-	if b.Wait > 0 && (a.Wait == 0 || b.Wait < a.Wait) {
-		a.Wait = b.Wait
+	if b.RateFor > 0 && (a.RateFor == 0 || b.RateFor < a.RateFor) {
+		a.RateFor = b.RateFor
 	}
 	return a
 }

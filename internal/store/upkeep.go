@@ -19,8 +19,8 @@ import (
 type Poll struct {
 	// Due: a job of the given types may be startable; never in a paused queue.
 	Due bool
-	// Held: a job of the given types waits for a limit, and a job that runs may make room, or one that waits before it may start.
-	Held bool
+	// RoomMayCome: a job of the given types waits for a limit, and a job that runs may make room, or one that waits before it may start.
+	RoomMayCome bool
 	// Shards has Due for each shard.
 	Shards []bool
 	// Overlooked: it is time to look for groups that have room but still hold jobs.
@@ -41,7 +41,7 @@ type Poll struct {
 
 // Nothing says that there is nothing to do.
 func (l Poll) Nothing() bool {
-	return !l.Due && !l.Held && !l.Overlooked && !l.Waking && !l.New && !l.Misplaced && !l.Dividing && !l.Stuck && !l.Undecided
+	return !l.Due && !l.RoomMayCome && !l.Overlooked && !l.Waking && !l.New && !l.Misplaced && !l.Dividing && !l.Stuck && !l.Undecided
 }
 
 // Poll finds out in one query, without locks, what there is to do. It fails with ErrShards if the division or
@@ -104,8 +104,8 @@ func (q *Queue) Poll(ctx context.Context, types []string) (l Poll, err error) {
 		l.Due = l.Due || l.Shards[i]
 	}
 	waits := heldOfTypes > 0 || held == heldMost || l.Due && q.TakesTurns()
-	if l.Held = waits && running > 0 && !paused; waits && !l.Held && !paused {
-		if l.Held, err = q.isAskedFor(ctx, names); err != nil {
+	if l.RoomMayCome = waits && running > 0 && !paused; waits && !l.RoomMayCome && !paused {
+		if l.RoomMayCome, err = q.isAskedFor(ctx, names); err != nil {
 			return Poll{}, err
 		}
 	}
@@ -113,7 +113,7 @@ func (q *Queue) Poll(ctx context.Context, types []string) (l Poll, err error) {
 	if q.isShared() && l.Due {
 		var short, room bool
 		short, l.Dividing, room, err = q.shards().look(ctx)
-		l.Held = l.Held || short && room
+		l.RoomMayCome = l.RoomMayCome || short && room
 	}
 	return l, err
 }

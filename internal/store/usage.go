@@ -30,38 +30,6 @@ func Weights[K any](q *Queue, column, where string, f func(of K, used int)) engi
 // recountAnyway in any case: workers without the limit in their config don't count them.
 const recountAfter, recountAnyway = 100 * time.Millisecond, 10 * time.Second
 
-// read reads what is in use of the limits, and who waits for them.
-func (t *turn) read(ctx context.Context) error {
-	in := t.inShard(t.shard)
-	t.line = &indexRange{status: job.StatusThrottled, ended: true}
-	queries := []engine.Query{t.lineOf()}
-	if t.limited() {
-		t.running = map[string]int{}
-		queries = append(queries, engine.Values(
-			engine.Value{SQL: "EXISTS (SELECT 1 FROM " + t.table + " " + t.ClaimIndex() + " WHERE " + schema.Awaits + " AND" + in + ")", Into: &t.awaiting},
-			engine.Value{SQL: "EXISTS (SELECT 1 FROM " + t.table + " " + t.ClaimIndex() + " WHERE status = 'throttled' AND" + in + ")", Into: &t.anyHeld},
-		), Weights(t.Queue, "throttle_group", schema.Runs+" AND"+in, func(group string, used int) { t.running[group] = used }))
-	}
-	if err := t.tx.Read(ctx, queries...); err != nil {
-		return err
-	}
-	limit := t.Limits[claim.Queue]
-	if limit == nil {
-		return nil
-	}
-	for _, used := range t.running {
-		limit.Used += used
-	}
-	first := slices.IndexFunc(t.line.read, func(one candidate) bool { return one.waits.Group == job.None && one.waits.ThrottleFactor > 0 })
-	age := time.Duration(t.row.at.UnixMicro()-t.row.awaitingAt) * time.Microsecond
-	limit.Used += t.row.awaiting
-	if age < 0 || age >= recountAnyway ||
-		age >= recountAfter && t.row.awaiting > 0 && first >= 0 && !limit.HasRoom(t.line.read[first].waits.ThrottleFactor) {
-		return t.recount(ctx)
-	}
-	return nil
-}
-
 // recount sums up the weight of the shard's jobs that await an answer. Between two sums it only grows: rounds add what they
 // send, and answers don't subtract. So it is never too small.
 func (t *turn) recount(ctx context.Context) error {

@@ -152,21 +152,6 @@ func (d *dispatcher) busy(s *source) (types []string) {
 	return types
 }
 
-// foundRoom records new room in the shards of settled attempts, in a queue that takes turns. The round has already filled the
-// room in its own shard.
-func (d *dispatcher) foundRoom(s *source, settled []store.Settled, filled *shard) {
-	for _, other := range d.sources {
-		if other.Name != s.Name || !other.store().TakesTurns() || other.gone != nil {
-			continue
-		}
-		for _, e := range settled {
-			if one := other.numbered(e.Job.Shard()); one != nil && one != filled {
-				one.found()
-			}
-		}
-	}
-}
-
 // gather handles the end of an attempt or decision, which frees its slot.
 func (d *dispatcher) gather(a *attempt) {
 	s := a.source

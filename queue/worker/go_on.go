@@ -87,7 +87,7 @@ func (w *worker) whyNotDone() string {
 		case w.ClockStands:
 		case !at.IsZero() && at.Before(over):
 			return "jobs of queue " + s.Name + " may start soon"
-		case s.held:
+		case s.roomMayCome:
 			return "jobs of queue " + s.Name + " wait for a limit, and others that run may make room"
 		}
 	}

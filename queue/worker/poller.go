@@ -80,7 +80,7 @@ func (p *poller) every(s *source) time.Duration {
 	switch {
 	case !p.accepting() || s.gone != nil:
 		return pollEvery
-	case s.held || s.waits():
+	case s.roomMayCome || s.waits():
 		return min(p.Poll, waitingEvery)
 	}
 	return p.Poll
@@ -202,7 +202,7 @@ func (p *poller) upkeep(s *source, upkeep *store.Poll) {
 				s.seenSince, s.vain = sent, nil
 				p.see(s, found, stopping)
 				rest := found
-				rest.Due, rest.Held = false, false // rounds do these
+				rest.Due, rest.RoomMayCome = false, false // rounds do these
 				if upkeep == nil && !rest.Nothing() {
 					p.upkeep(s, &found)
 				} else {
@@ -252,7 +252,7 @@ func (p *poller) killOrphans(dead string) (left []string) {
 
 // see applies what a poll found in a source, and cancels the jobs to stop.
 func (p *poller) see(s *source, found store.Poll, stopping []int64) {
-	s.held = found.Held
+	s.roomMayCome = found.RoomMayCome
 	for shard, due := range found.Shards {
 		if in := s.shards[shard]; due && len(s.types) > 0 {
 			in.found()

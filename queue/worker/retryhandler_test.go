@@ -354,7 +354,7 @@ func TestWorkerDiesBeforeTheDecision(t *testing.T) {
 		s.die(s.emails, dead, len(ids))
 		var settled []store.Settled
 		for i, o := range outcomes {
-			settled = append(settled, store.Settled{Job: s.get(s.emails, ids[i]), Outcome: o, Waits: job.StatusDeciding})
+			settled = append(settled, store.Settled{Job: s.get(s.emails, ids[i]), Outcome: o, LeaveAs: job.StatusDeciding})
 		}
 		done := s.round(s.emails, dead, 0, settled...)
 		dbtest.Require(s.t, len(done.Lost) <= 0 && len(done.Resting) == len(settled), "lost %v, resting %v", done.Lost, done.Resting)

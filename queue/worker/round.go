@@ -221,44 +221,6 @@ func (d *dispatcher) land(s *source, r *round, done store.Done) {
 	}
 }
 
-// learn records what a round that could start jobs found in its shard.
-func (d *dispatcher) learn(s *source, r *round, done store.Done) {
-	s.reached = s.reached || d.accepting() || len(done.Started) > 0 // otherwise it may have stopped before the claim
-	if done.Waits && !r.shard.waits {                               // others may make room, or start what waits before: the next poll says whether any will
-		s.held = true
-		if soon := time.Now().Add(min(d.Poll, waitingEvery)); soon.Before(s.nextPoll) {
-			s.nextPoll = soon
-		}
-	}
-	r.shard.waits, r.shard.notBefore = done.Waits, time.Time{}
-	if done.Waits && len(s.shards) > 1 && time.Since(s.dividedAt) > pollEvery {
-		s.dividedAt, s.nextPoll = time.Now(), time.Time{} // at once: other shards may give up room
-	}
-	again := time.Duration(0)
-	switch {
-	case done.Wait > 0:
-		again = done.Wait
-	case len(done.Started) > 0:
-		s.missed = 0
-	case done.Missed && s.missed < len(missedFor): // a row may be locked for a moment only: don't leave it to the next tick
-		again = missedFor[s.missed]
-		s.missed++
-	}
-	switch {
-	case s.gone != nil:
-	case again > 0:
-		r.shard.found()
-		r.shard.notBefore = time.Now().Add(again)
-	case done.More:
-		r.shard.found()
-	case r.sent.After(r.shard.dueAt):
-		r.shard.dueAt = time.Time{} // unless a concurrent round or a poll has found jobs since
-	}
-}
-
-// missedFor is how long a round waits that tries rows again which others had locked, at first and then.
-var missedFor = [2]time.Duration{50 * time.Millisecond, time.Second}
-
 // tell passes on what an attempt made of its job, unless that isn't decided yet.
 func (d *dispatcher) tell(s *source, e store.Settled, done store.Done) {
 	same := func(u store.Settled) bool { return u.Job == e.Job }

@@ -34,7 +34,7 @@ func (r *runner) begin(s *source, j *job.Job) {
 	j.MaxAttempts = s.store().MaxAttempts(j)
 	a, here := &attempt{runner: r, source: s, Settled: store.Settled{Job: j}, began: time.Now()}, s.store().Abandoned()
 	if s.RetryHandlers[j.Type] != nil {
-		a.Waits = job.StatusDeciding
+		a.LeaveAs = job.StatusDeciding
 	}
 	if r.Quarantine != nil && j.IsQuarantined() {
 		r.quarantine(a)

@@ -111,7 +111,7 @@ func (s *source) nothing() {
 	for _, one := range s.shards {
 		one.dueAt, one.notBefore, one.waits = time.Time{}, time.Time{}, false
 	}
-	s.held = false
+	s.roomMayCome = false
 }
 
 // foundAny records that any shard may have jobs to start.
@@ -137,3 +137,56 @@ func (s *source) stripe(of, nth int) {
 func (one *shard) found() { one.dueAt = time.Now() }
 
 func (one *shard) mayStart() bool { return !one.dueAt.IsZero() && !one.notBefore.After(time.Now()) }
+
+// learn records what a round that could start jobs found in its shard.
+func (d *dispatcher) learn(s *source, r *round, done store.Done) {
+	s.reached = s.reached || d.accepting() || len(done.Started) > 0 // otherwise it may have stopped before the claim
+	if done.WaitsForLimit && !r.shard.waits {                       // others may make room, or start what waits before: the next poll says whether any will
+		s.roomMayCome = true
+		if soon := time.Now().Add(min(d.Poll, waitingEvery)); soon.Before(s.nextPoll) {
+			s.nextPoll = soon
+		}
+	}
+	r.shard.waits, r.shard.notBefore = done.WaitsForLimit, time.Time{}
+	if done.WaitsForLimit && len(s.shards) > 1 && time.Since(s.dividedAt) > pollEvery {
+		s.dividedAt, s.nextPoll = time.Now(), time.Time{} // at once: other shards may give up room
+	}
+	again := time.Duration(0)
+	switch {
+	case done.RateFor > 0:
+		again = done.RateFor
+	case len(done.Started) > 0:
+		s.missed = 0
+	case done.Missed && s.missed < len(missedFor): // a row may be locked for a moment only: don't leave it to the next tick
+		again = missedFor[s.missed]
+		s.missed++
+	}
+	switch {
+	case s.gone != nil:
+	case again > 0:
+		r.shard.found()
+		r.shard.notBefore = time.Now().Add(again)
+	case done.More:
+		r.shard.found()
+	case r.sent.After(r.shard.dueAt):
+		r.shard.dueAt = time.Time{} // unless a concurrent round or a poll has found jobs since
+	}
+}
+
+// missedFor is how long a round waits that tries rows again which others had locked, at first and then.
+var missedFor = [2]time.Duration{50 * time.Millisecond, time.Second}
+
+// foundRoom records new room in the shards of settled attempts, in a queue that takes turns. The round has already filled the
+// room in its own shard.
+func (d *dispatcher) foundRoom(s *source, settled []store.Settled, filled *shard) {
+	for _, other := range d.sources {
+		if other.Name != s.Name || !other.store().TakesTurns() || other.gone != nil {
+			continue
+		}
+		for _, e := range settled {
+			if one := other.numbered(e.Job.Shard()); one != nil && one != filled {
+				one.found()
+			}
+		}
+	}
+}

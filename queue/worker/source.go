@@ -50,9 +50,9 @@ type source struct {
 	// nextPoll is when the next poll is due; zero means now. pollSent is when the running poll or upkeep was sent, or zero.
 	// seenSince is when the latest successful poll was sent.
 	nextPoll, pollSent, seenSince time.Time
-	// again says that there is work for another poll. held says that the latest poll found jobs that a limit holds, and others
+	// again says that there is work for another poll. roomMayCome says that the latest poll found jobs that a limit holds, and others
 	// that may make room.
-	again, held bool
+	again, roomMayCome bool
 	// missed is how often rounds tried again since the last start, because others had locked due jobs.
 	missed int
 	// reached says that a poll found nothing to start, or that a round could start jobs.
@@ -114,7 +114,7 @@ func (s *source) owed() int {
 // resting counts attempts that will wait for this worker's retry handlers.
 func resting(list []store.Settled) (n int) {
 	for _, e := range list {
-		if e.Outcome.Verdict.IsError() && e.Waits == job.StatusDeciding && !e.Asked {
+		if e.Outcome.Verdict.IsError() && e.LeaveAs == job.StatusDeciding && !e.Asked {
 			n++
 		}
 	}

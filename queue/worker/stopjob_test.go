@@ -243,7 +243,7 @@ func TestJobIsStoppedBeforeItsDecision(t *testing.T) {
 		id := s.add(s.emails, "later", 1)[0]
 		s.die(s.emails, "gone", 1)
 		s.round(s.emails, "gone", 0, store.Settled{
-			Job: s.get(s.emails, id), Outcome: job.Outcome{Verdict: job.TryAgain, Error: "boo"}, Waits: job.StatusUndecided,
+			Job: s.get(s.emails, id), Outcome: job.Outcome{Verdict: job.TryAgain, Error: "boo"}, LeaveAs: job.StatusUndecided,
 		})
 		s.stop(job.None, id)
 		s.wantCancelled(id, 1)

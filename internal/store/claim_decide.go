@@ -3,8 +3,6 @@ package store
 import (
 	"cmp"
 	"context"
-	"database/sql"
-	"fmt"
 	"slices"
 
 	"github.com/hipq/hipq/internal/claim"
@@ -12,43 +10,11 @@ import (
 	"github.com/hipq/hipq/internal/policy"
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue/job"
-	"github.com/hipq/hipq/schema"
 )
 
 // Jobs that wait for a limit are throttled, which keeps them out of the ranges of due jobs. The first of each limit are in
 // the part "line", where rounds look. Behind them, a full group holds its other jobs in a part of its own, where rounds look
 // once the group has room: a transaction that frees some puts a job of the group into the line.
-
-const (
-	// lineMax bounds the line that a round reads. It has few jobs, because rounds start them first.
-	lineMax = 500
-	// spareHeld is how many more jobs of a group a round reads than there is room for, because others may hold some.
-	spareHeld = 3
-)
-
-// lineOf is the query for the jobs first in line, of all types.
-func (t *turn) lineOf() engine.Query {
-	query := "SELECT " + t.db.PositionOf("r") + ", job_type, throttle_factor, throttle_group, " + t.db.SQL.TimeText("asked_time") + " FROM " + t.table + " AS r " +
-		t.ClaimIndex() + " WHERE status = 'throttled' AND" + t.inShard(t.shard) + fmt.Sprintf(" AND part = 'line' LIMIT %d", lineMax)
-	var at schema.Position
-	var cells [4]cell
-	into := append(at.Into(), &cells[0], &cells[1], &cells[2], &cells[3])
-	scan := engine.EachRow(func(row *sql.Rows) error {
-		j := &job.Job{Status: job.StatusThrottled}
-		err := row.Scan(into...)
-		for i, field := range []any{&j.Type, &j.ThrottleFactor, &j.Group, &j.AskedTime} {
-			_ = cells[i].read(field) // the round that locks the row ends an invalid job
-		}
-		t.line.read = append(t.line.read, candidate{Position: at, from: t.line, waits: j})
-		return err
-	})
-	return engine.Query{SQL: query, Scan: func(rows *sql.Rows) error {
-		defer func() { slices.SortFunc(t.line.read, candidate.compare) }()
-		return scan(rows)
-	}}
-}
-
-func (c candidate) compare(other candidate) int { return c.Compare(other.Position) }
 
 // decide says what each of the locked candidates does, and does all but starting them.
 func (c *start) decide(ctx context.Context, list []candidate, n int) (taken []*job.Job, err error) {
