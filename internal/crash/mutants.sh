@@ -244,11 +244,11 @@ rule rule_busy_holds rules 's/\(j\.Busy \|\| (.*)\)\n/($1)\n/'                  
 rule rule_own_leave rules 's/!j\.Ours && j\.waits\(\) && \(/j.waits() \&\& (/'    # our own jobs leave the line too
 rule rule_slotless_stay rules 's/if (j\.Held \|\| j\.Line != None && j\.wasAsked\(now, Patience\)) \{/if j.Busy \&\& ($1) {/'   # a job without a slot stays in the line
 rule rule_slotless_line_up rules 's/slots < 1:/slots < 1 \&\& lacks == None:/'            # or gets there
-rule rule_asked_once rules 's/\(first \|\| j\.waits\(\)\)/first/'                      # a worker asks for the first only, not for what has waited longer
-rule rule_asks_for_all rules 's/\(first \|\| j\.waits\(\)\)/(first || j.Weight > 0)/'  # all of a worker's jobs line up
+rule rule_asked_once rules 's/\(isFirstOfOurs \|\| j\.waits\(\)\)/isFirstOfOurs/'                      # a worker asks for the first only, not for what has waited longer
+rule rule_asks_for_all rules 's/\(isFirstOfOurs \|\| j\.waits\(\)\)/(isFirstOfOurs || j.Weight > 0)/'  # all of a worker's jobs line up
 rule rule_asks_always rules 's/ && !j\.wasAsked\(now, AskEvery\)//'                       # each round asks for them again
-rule rule_asks_for_others rules 's/first && j\.Held/first/'                  # what nobody runs is asked for again and again
-rule rule_others_asked_behind rules 's/first && j\.Held/j.Held/'   # what isn't first is asked for
+rule rule_asks_for_others rules 's/isFirst && j\.Held/isFirst/'                # what nobody runs is asked for again and again
+rule rule_others_asked_behind rules 's/isFirst && j\.Held/j.Held/'   # what isn't first is asked for
 rule rule_held_beside_room rules 's/ && !l\[lacks\]\.HasRoom\(1\)//'                      # what was let in is held again although there is room
 rule rule_cut_unknown rules 's/limit\.Waits = true \/\/ a/_ = limit \/\/ a/'    # what follows overtakes what wasn't read
 rule rule_gone_holds rules 's/case j\.Gone && !j\.waits\(\):/case false:/'              # a job that runs already holds up the others
