@@ -249,10 +249,10 @@ rule rule_asks_for_all rules 's/\(isFirstOfOurs \|\| j\.waits\(\)\)/(isFirstOfOu
 rule rule_asks_always rules 's/ && !j\.wasAsked\(now, AskEvery\)//'                       # each round asks for them again
 rule rule_asks_for_others rules 's/isFirst && j\.Held/isFirst/'                # what nobody runs is asked for again and again
 rule rule_others_asked_behind rules 's/isFirst && j\.Held/j.Held/'   # what isn't first is asked for
-rule rule_held_beside_room rules 's/ && !l\[lacks\]\.HasRoom\(1\)//'                      # what was let in is held again although there is room
+rule rule_held_beside_room rules 's/ && !limit\.HasRoom\(1\)//'                      # what was let in is held again although there is room
 rule rule_cut_unknown rules 's/limit\.Waits = true \/\/ a/_ = limit \/\/ a/'    # what follows overtakes what wasn't read
 rule rule_gone_holds rules 's/case j\.Gone && !j\.waits\(\):/case false:/'              # a job that runs already holds up the others
-rule rule_ours_dont_close limits 's/(limit\.oursWaits = !limit\.oursWaits), true/$1, false/' # a round reads on in vain
+rule rule_ours_dont_close rules 's/(limit\.oursWaits = true), true/$1, false/' # a round reads on in vain
 rule rule_windows_end rules 's/case j\.Opens\.After\(now\):/case j.Opens.After(now) \&\& !j.waits():/' # what waits starts after its window
 rule rule_invalid rules 's/case j\.Invalid:/case j.Invalid \&\& j.Ours:/'                 # an invalid row of another worker holds up others
 
@@ -289,7 +289,7 @@ any_held_let_in() {
 mutant ends_beside_who_asks # a tick doesn't wait for the job before its own that another worker asks for
 ends_beside_who_asks() {
   worker=TickWaitsForAnotherWorkersJob
-  edit internal/store/upkeep.go 's/waits && !l\.Held && !paused/waits \&\& l.Held \&\& !paused/'
+  edit internal/store/upkeep.go 's/waits && !l\.RoomMayCome && !paused/waits \&\& l.RoomMayCome \&\& !paused/'
 }
 
 mutant sum_only_grows # answers never make room in the sum of what awaits answers
