@@ -7,12 +7,13 @@
 //     refused; one whose windows have closed is postponed.
 //   - The limits are its throttle group's, the queue's, and the queue's rate. A job of weight 0 asks only the rate.
 //   - A job without room waits for one limit at a time, in this order, and nothing behind it in that limit starts. Of the queue
-//     and the rate, the first one of each worker's types is in line, and the rest stays due. A group holds all of them; the first
-//     it holds gets in line once the group has room.
+//     and the rate, the first one that a worker runs is in line, and the rest stays due. A group holds all of them; the first it
+//     holds gets in line once the group has room.
 //   - A job in line that has room in all of its limits starts before what is behind it in any of them.
 //   - A job that is heavier than a limit runs when nothing else of that limit does.
-//   - A worker with a free slot asks for the jobs in line of the types that it runs. A job that none has asked for in Patience
-//     holds nothing up, nor does one whose lane is full. After Forgotten it leaves the line, with what its group holds of its type.
+//   - A worker with a free slot asks for the jobs in line of the types that it runs. Another worker's job in line that none has
+//     asked for in Patience holds nothing up, nor does one whose lane is full. After Forgotten it leaves the line, with what its
+//     group holds of its type.
 //
 // Room that is free again is noticed at once: a transaction that ends jobs of a group puts the first held one in line
 // (store.LetIn), and its worker claims (worker.foundRoom). Other workers poll while they have jobs that wait.
@@ -46,7 +47,8 @@ type Job struct {
 	Line Scope
 	// Asked is when a worker last asked for it in line. A clock that was set back may have it in the future.
 	Asked time.Time
-	// Gone says that another transaction has just started it, or has its row. One in line is still the first there.
+	// Gone says that another transaction has just started it, or has its row, so that it isn't Ours. One in line is still the
+	// first there.
 	Gone bool
 	// MoreBehind is a group of which jobs that are not in the list follow this one.
 	MoreBehind Scope
@@ -63,7 +65,7 @@ const (
 	Reject                 // it fails, because its row is invalid
 	Hold                   // its group holds it, where rounds look once the group has room
 	LineUp                 // it is in the queue's line, where each round looks, and a worker asks for it
-	Ask                    // a worker asks for it: it is in line, and holds others up from now on
+	Ask                    // a worker asks for it: it is in line, even if its group held it, and holds others up from now on
 	Yield                  // it stays in line without a worker that asks for it: it waits for a slot
 	Release                // it leaves the line, and what its group holds of its type is free, too
 )

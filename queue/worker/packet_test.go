@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 
@@ -19,12 +20,13 @@ func TestResultBeyondThePacket(t *testing.T) {
 	for name, c := range map[string]struct {
 		packet, result string
 		jobs, large    int
-		pool           bool
+		pool, fails    bool
 	}{
-		"one of four": {"--max-allowed-packet=1M", strings.Repeat("x", 1<<20), 4, 1, false},
-		"all, quoted": {"--max-allowed-packet=2M", strings.Repeat("'", 1<<20), 24, 24, false},
-		"in a pool":   {"--max-allowed-packet=1M", strings.Repeat("x", 1<<20), 4, 1, true},
-		"fitting":     {"--max-allowed-packet=2M", strings.Repeat("'", 500_000), 24, 0, false},
+		"one of four": {"--max-allowed-packet=1M", strings.Repeat("x", 1<<20), 4, 1, false, false},
+		"all, quoted": {"--max-allowed-packet=2M", strings.Repeat("'", 1<<20), 24, 24, false, false},
+		"in a pool":   {"--max-allowed-packet=1M", strings.Repeat("x", 1<<20), 4, 1, true, false},
+		"fitting":     {"--max-allowed-packet=2M", strings.Repeat("'", 500_000), 24, 0, false, false},
+		"an error":    {"--max-allowed-packet=1M", strings.Repeat("x", 1<<20), 4, 1, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -39,6 +41,9 @@ func TestResultBeyondThePacket(t *testing.T) {
 			p := only(s.emails, s.worker(map[string]handler.Handler{"once": handler.ResultFunc(func(ctx context.Context, j *job.Job) (string, error) {
 				err := g.handle(ctx, j)
 				if c.large == 0 || j.ID < ids[0]+int64(c.large) {
+					if c.fails {
+						return "", errors.New(c.result)
+					}
 					return c.result, err
 				}
 				return "small", err
@@ -50,7 +55,7 @@ func TestResultBeyondThePacket(t *testing.T) {
 			wantSummary(t, r.ended(), worker.Summary{Started: c.jobs, Finished: c.jobs - c.large, Errors: c.large})
 			s.wantCounts(s.emails, admin.Counts{Finished: int64(c.jobs - c.large), Failed: int64(c.large)})
 			failed := s.get(s.emails, ids[0])
-			dbtest.Ensure(t, c.large <= 0 || strings.Contains(failed.Error, "1048576 bytes"), "its error is %s", failed.Error)
+			dbtest.Ensure(t, c.large <= 0 || strings.Contains(failed.Error, "1048576"), "its error is %.200s", failed.Error)
 		})
 	}
 }

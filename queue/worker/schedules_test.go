@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/scheduler"
 	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/schedule"
@@ -136,6 +138,24 @@ func TestSchedulesFail(t *testing.T) {
 		done, err := worker.Run(s.t.Context(), p)
 		dbtest.Ensure(s.t, done.Finished == 1 && err != nil, "%+v, %v", done, err)
 	})
+}
+
+// TestScheduleHeldForLong: the tick's error is a slot that waits for minutes, because an application's transaction holds what it needs.
+func TestScheduleHeldForLong(t *testing.T) {
+	t.Parallel()
+	s := openShop(t, "mysql", dbtest.MySQL(t))
+	p := worker.Params{
+		Queues:    []worker.Queue{{Queue: s.emails, Handlers: all(nothing)}},
+		Schedules: []schedule.Schedule{s.yearly("yearly", "emails")},
+	}
+	dbtest.Must(worker.Run(t.Context(), p))(t)
+	s.unseen()
+	tx := dbtest.Must(s.elsewhere().db.SQL.Begin())(t)
+	defer func() { _ = tx.Rollback() }()
+	dbtest.Must(tx.ExecContext(t.Context(), "UPDATE shop_schedules SET paused = 1"))(t)
+	s.add(s.emails, "send", 1)
+	done, err := worker.Run(t.Context(), p)
+	dbtest.Ensure(t, done.Finished == 1 && errors.Is(err, scheduler.ErrOverdue) && strings.Contains(err.Error(), "yearly"), "%+v, %v", done, err)
 }
 
 func TestScheduleParams(t *testing.T) {
