@@ -99,7 +99,7 @@ func TestFirstThatIsGone(t *testing.T) {
 		},
 		"light": func(s env, heavy int64) { s.exec("UPDATE shop_emails SET throttle_factor = 0 WHERE id = ?", heavy) },
 		"run by nobody": func(s env, heavy int64) {
-			s.exec("UPDATE shop_emails SET wake_time = '2026-01-01 00:00:00.000000' WHERE id = ?", heavy)
+			s.exec("UPDATE shop_emails SET asked_time = '2026-01-01 00:00:00.000000' WHERE id = ?", heavy)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
