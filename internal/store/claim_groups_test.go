@@ -205,7 +205,7 @@ func TestManyHeldJobs(t *testing.T) {
 		for range times {
 			s.exec("INSERT INTO shop_emails (" + columns + ") SELECT " + columns + " FROM shop_emails")
 		}
-		s.exec("UPDATE shop_emails SET asked_time = '2026-01-01 00:00:00.000000' WHERE id <= ?", groups) // the groups have room
+		s.exec("UPDATE shop_emails SET asked_time = '2026-01-01 00:00:00.000000' WHERE id <= ?", s.nth(groups)) // the groups have room
 		s.hire("w1")
 		r := s.newRound("w1", each<<times)
 		var jobs []*job.Job

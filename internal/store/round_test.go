@@ -217,7 +217,9 @@ func TestRoundWaitsForNoOtherTable(t *testing.T) {
 	mysqlSuite(t, func(*queue.Options) {}, func(s env) {
 		s.add(make9("send")...)
 		jobs := s.start("w", 1)
-		s.held("SELECT id FROM shop_workers")
+		if !s.db.SQL.LocalLocks { // otherwise a start writes its worker's row, so that a pause on another node meets it
+			s.held("SELECT id FROM shop_workers")
+		}
 		s.held("SELECT job_type FROM shop_job_types")
 		s.held("SELECT id FROM shop_activity")
 		gone := *jobs[0]

@@ -132,9 +132,9 @@ func TestUnansweredCancelOfSome(t *testing.T) {
 	parallel(t)
 	s := unanswered(t, "'cancelled'", func(*queue.Options) {}, func(s env) {
 		s.add(job.Params{Type: "send"}, job.Params{Type: "send"})
-		must[any](t)(nil, s.Cancel(t.Context(), 1))
+		must[any](t)(nil, s.Cancel(t.Context(), s.nth(1)))
 	}, nothing)
-	err := s.Cancel(t.Context(), 1, 2, 999)
+	err := s.Cancel(t.Context(), s.nth(1), s.nth(2), 999)
 	refused, _ := errors.AsType[admin.Refused](err)
 	ensure(t, len(refused) == 3 && errors.Is(refused[0], queue.ErrFinal) && refused[1] == nil && errors.Is(refused[2], queue.ErrNotFound), "%v", err)
 }
