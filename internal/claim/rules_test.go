@@ -207,8 +207,8 @@ func (c *choices) job() Job {
 }
 
 // Whatever five jobs of two workers are in the queue, the rules do what their sentences say. The cases have all combinations of
-// limits (none to 4, for the queue and two groups), rate, share, slots and what runs. Spread evenly over them are the jobs, in
-// every order: weights, groups, ours or another worker's, held or in a line, asked for lately, long ago or never, busy ones, one
+// limits (none to 4, for the queue and two groups), rate, share, slots and what runs. The jobs, in every order, are spread evenly
+// over these combinations: weights, groups, ours or another worker's, held or in a line, asked for lately, long ago or never, busy ones, one
 // whose window is closed, an invalid one, one that is gone, and one behind which others of its group aren't known.
 func TestRulesAreTheirSentences(t *testing.T) {
 	states := []Job{

@@ -214,7 +214,7 @@ limit_ignored() {
 mutant limit_forgets_running # each round has all the room
 limit_forgets_running() {
   crash=(throttle) queue=Throttle
-  edit schema/claim.go 's/(Runs =) "status IN \(\x27locked\x27, \x27running\x27, /$1 "status IN (\x27locked\x27, /'
+  edit schema/order.go 's/(Runs =) "status IN \(\x27locked\x27, \x27running\x27, /$1 "status IN (\x27locked\x27, /'
 }
 
 # The claim's rules, each broken alone.
