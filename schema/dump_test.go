@@ -47,7 +47,7 @@ func TestMigrateAdoptsEmptyTables(t *testing.T) {
 // TestDumps: a dump can be loaded under another name and into another server, with the trigger and the procedures; so can one
 // of the structure only, of which Migrate adopts the tables.
 func TestDumps(t *testing.T) {
-	client := dbtest.Client(t, "mariadb")
+	client, dump := dbtest.Client(t, "mariadb"), dbtest.Client(t, "mariadb-dump")
 	source := dbtest.MySQL(t)
 	queues := []schema.Queue{{Name: "emails"}}
 	from := dbtest.Open(t, "mysql", source, "emails")
@@ -72,8 +72,8 @@ func TestDumps(t *testing.T) {
 	if !strings.Contains(version, "MariaDB") { // whose dump takes MySQL's generated columns for data
 		options = append(options, "--ignore-table-data="+dbtest.Must(mysql.ParseDSN(source))(t).DBName+".shop_emails")
 	}
-	whole := run(source, client+"-dump", "", options...)
-	bare := run(source, client+"-dump", "", "--no-data", "--skip-triggers")
+	whole := run(source, dump, "", options...)
+	bare := run(source, dump, "", "--no-data", "--skip-triggers")
 	targets := map[string]string{"another name": dbtest.MySQL(t)}
 	if len(options) == 1 { // a MariaDB doesn't take a MySQL's
 		elsewhere := dbtest.Must(mysql.ParseDSN(dbtest.OwnMySQL(t)))(t)

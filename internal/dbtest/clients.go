@@ -9,8 +9,9 @@ import (
 // clients are the programs with which other applications use a database: the possible names of each, and a check of what it
 // must support.
 var clients = map[string]struct{ names, check []string }{
-	"mariadb": {[]string{"mariadb", "mysql"}, []string{"--version"}},
-	"sqlite3": {[]string{"sqlite3"}, []string{"--version"}},
+	"mariadb":      {[]string{"mariadb", "mysql"}, []string{"--version"}},
+	"mariadb-dump": {[]string{"mariadb-dump", "mysqldump"}, []string{"--version"}},
+	"sqlite3":      {[]string{"sqlite3"}, []string{"--version"}},
 	// also /usr/bin/python3, for which systems have packages
 	"python": {[]string{"python3", "/usr/bin/python3"}, []string{"-c", "import pymysql"}},
 	"php":    {[]string{"php"}, []string{"-r", "exit(extension_loaded('pdo_mysql') && extension_loaded('pcntl') ? 0 : 1);"}},
@@ -21,7 +22,7 @@ var clients = map[string]struct{ names, check []string }{
 	"jq":      {[]string{"jq"}, []string{"--version"}},
 }
 
-// Client returns such a program: "mariadb", "sqlite3", "python" with PyMySQL, "php" with PDO, "python3", "ruby", "node",
+// Client returns such a program: "mariadb", "mariadb-dump", "sqlite3", "python" with PyMySQL, "php" with PDO, "python3", "ruby", "node",
 // "jq". Without it, the test is skipped, or fails if required.
 func Client(t testing.TB, name string) string {
 	t.Helper()
