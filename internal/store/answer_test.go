@@ -32,6 +32,28 @@ func (s env) answer(a queue.Answer) (queue.Answered, error) {
 
 var done = job.Outcome{Verdict: job.Finished}
 
+// TestRoundsBesideAwaitingEnd: a job waits for a limit that only an answer frees. Whatever the time between two rounds is, at most
+// two more follow of themselves.
+func TestRoundsBesideAwaitingEnd(t *testing.T) {
+	suiteWith(t, func(o *queue.Options) { asynchronous(o); o.ThrottleLimit = 1 }, func(s env) {
+		s.add(job.Params{Type: "send"}, job.Params{Type: "send"})
+		s.settle("w1", done, s.start("w1", 1)...)
+		candidates := s.candidates("send", "report")
+		for _, wait := range []time.Duration{0, 20 * time.Millisecond, 150 * time.Millisecond, 400 * time.Millisecond} {
+			time.Sleep(wait)
+			again := s.doWith(candidates, "w1", 5)
+			for range 2 {
+				if !again.More && again.RateFor == 0 {
+					break
+				}
+				time.Sleep(again.RateFor)
+				again = s.doWith(candidates, "w1", 5)
+			}
+			ensure(t, !again.More && again.RateFor == 0 && len(again.Started) == 0, "%s after the round before, a third round follows: %+v", wait, again)
+		}
+	})
+}
+
 func TestAnswerEndsAnAsynchronousJob(t *testing.T) {
 	suiteWith(t, asynchronous, func(s env) {
 		id := s.add(job.Params{Type: "send", Key: "k"})[0].ID

@@ -91,7 +91,10 @@ func (c *start) take(ctx context.Context, due []candidate, n int) (taken []*job.
 			}
 		}
 		if len(batch) == 0 { // that was the end of the line
-			return taken, len(taken) == 0 && c.Limits.Closed(claim.Queue) && c.round.Candidates.mayHaveFree(began), nil
+			if len(taken) == 0 && c.Limits.Closed(claim.Queue) && c.round.Candidates.mayHaveFree(began) {
+				continue
+			}
+			return taken, false, nil
 		}
 		if batch, err = c.withHeld(ctx, batch, n-len(taken)); err != nil {
 			return nil, false, err
