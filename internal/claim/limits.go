@@ -17,8 +17,9 @@ type Limit struct {
 	Max, Used int
 	// Whole is the limit of which Max is a shard's share, or Max itself.
 	Whole int
-	// Waits says that a job before the next one waits for room, and oursWaits that one of ours does.
-	Waits, oursWaits bool
+	// First is what the first job that waits for room uses, before the next one; 0 if none waits. oursWaits says that one of ours does.
+	First     int
+	oursWaits bool
 }
 
 // Limits are a queue's limits. A scope that isn't there has no limit.
@@ -38,7 +39,7 @@ func (j Job) scopes() []Scope {
 // without returns the first scope that has no room for the job.
 func (l Limits) without(j Job) Scope {
 	for _, s := range j.scopes() {
-		if limit := l[s]; limit != nil && (limit.Waits || !limit.HasRoom(j.in(s))) {
+		if limit := l[s]; limit != nil && (limit.First > 0 || !limit.HasRoom(j.in(s))) {
 			return s
 		}
 	}
@@ -51,6 +52,14 @@ func (j Job) in(s Scope) int {
 		return 1
 	}
 	return j.Weight
+}
+
+// meet notes a job that waits for room, and says whether it is the first.
+func (l *Limit) meet(uses int) (isFirst bool) {
+	if isFirst = l.First == 0; isFirst {
+		l.First = uses
+	}
+	return isFirst
 }
 
 // HasRoom says whether a weight fits. One that is heavier than the whole limit needs all of it.

@@ -6,9 +6,9 @@
 //   - A job starts if it is due, its time windows are open, a slot is free, and each of its limits has room. An invalid one is
 //     refused; one whose windows have closed is postponed.
 //   - The limits are its throttle group's, the queue's, and the queue's rate. A job of weight 0 asks only the rate.
-//   - A job without room waits for one limit at a time, in this order, and nothing behind it in that limit starts. Of the queue
-//     and the rate, the first one that a worker runs is in line, and the rest stays due. A group holds all of them; the first it
-//     holds gets in line once the group has room.
+//   - A job without room waits for one limit at a time, the first in this order that has none for it, and nothing behind it in
+//     that limit starts. Rounds look at a line of such jobs first. Of the queue and the rate, the first one that a worker runs
+//     is in line, and the rest stays due. A group holds all of them; the first it holds gets in line once the group has room.
 //   - A job in line that has room in all of its limits starts before what is behind it in any of them.
 //   - A job that is heavier than a limit runs when nothing else of that limit does.
 //   - A worker with a free slot asks for the jobs in line of the types that it runs. Another worker's job in line that none has
@@ -41,10 +41,8 @@ type Job struct {
 	// Ours says that the jobs are decided for a worker that runs its type. Busy says that another lane of that worker runs it,
 	// and has no free slot.
 	Ours, Busy bool
-	// Held says that its group holds it, so that no worker asks for it.
-	Held bool
-	// Line is where it is in line: its group, or Queue, which has those that wait for the rate, too.
-	Line Scope
+	// Held says that its group holds it, so that no worker asks for it; InLine that it waits as one of the first.
+	Held, InLine bool
 	// Asked is when a worker last asked for it in line. A clock that was set back may have it in the future.
 	Asked time.Time
 	// Gone says that another transaction has just started it, or has its row, so that it isn't Ours. One in line is still the
@@ -64,9 +62,8 @@ const (
 	Postpone               // to the next opening of its windows
 	Reject                 // it fails, because its row is invalid
 	Hold                   // its group holds it, where rounds look once the group has room
-	LineUp                 // it is in the queue's line, where each round looks, and a worker asks for it
-	Ask                    // a worker asks for it: it is in line, even if its group held it, and holds others up from now on
-	Yield                  // it stays in line without a worker that asks for it: it waits for a slot
+	LineUp                 // it is in line, where each round looks, and a worker asks for it from now on
+	Yield                  // it is in line without a worker that asks for it: it waits for a slot
 	Release                // it leaves the line, and what its group holds of its type is free, too
 )
 
@@ -87,7 +84,7 @@ func (l Limits) Decide(jobs []Job, slots int, now time.Time) []Decision {
 			slots--
 		}
 		if limit := l[j.MoreBehind]; limit != nil {
-			limit.Waits = true // a job that waits there may be before the next ones
+			limit.meet(1) // a job that waits there may be before the next ones
 		}
 	}
 	return decisions
@@ -128,18 +125,18 @@ func (l Limits) startsElsewhere(j Job, lacks Scope) Decision {
 	isFirst := false
 	for _, s := range j.scopes() {
 		if limit := l[s]; limit != nil && (lacks == None || s == lacks) {
-			isFirst, limit.Waits = isFirst || !limit.Waits, true
+			isFirst = limit.meet(j.in(s)) || isFirst
 		}
 	}
 	if isFirst && j.Held {
-		return Decision{Ask, lacks} // its worker must know
+		return Decision{LineUp, lacks} // its worker must know
 	}
 	return Decision{Lacks: lacks}
 }
 
 // withoutSlot says how a job of ours waits for a slot: it no longer holds others up.
 func (j Job) withoutSlot(now time.Time) Decision {
-	if j.Held || j.Line != None && j.wasAsked(now, Patience) {
+	if j.Held || j.InLine && j.wasAsked(now, Patience) {
 		return Decision{Yield, Slot}
 	}
 	return Decision{Lacks: Slot}
@@ -149,19 +146,18 @@ func (j Job) withoutSlot(now time.Time) Decision {
 func (l Limits) wait(j Job, lacks Scope, now time.Time) Decision {
 	limit := l[lacks]
 	isFirstOfOurs := !limit.oursWaits
-	limit.Waits, limit.oursWaits = true, true
+	limit.meet(j.in(lacks))
+	limit.oursWaits = true
 	switch {
-	case lacks == j.Group && (!j.waits() || j.Line != None && !limit.HasRoom(1)):
+	case lacks == j.Group && (!j.waits() || j.InLine && !limit.HasRoom(1)):
 		return Decision{Hold, lacks}
-	case lacks != j.Group && j.Line != Queue && (isFirstOfOurs || j.waits()):
+	case lacks != j.Group && (j.Held || isFirstOfOurs && !j.InLine), j.InLine && !j.wasAsked(now, AskEvery):
 		return Decision{LineUp, lacks}
-	case j.Line != None && !j.wasAsked(now, AskEvery):
-		return Decision{Ask, lacks}
 	}
 	return Decision{Lacks: lacks}
 }
 
-func (j Job) waits() bool { return j.Held || j.Line != None }
+func (j Job) waits() bool { return j.Held || j.InLine }
 
 // wasAsked says whether a worker has asked for the job within this time.
 func (j Job) wasAsked(now time.Time, within time.Duration) bool {
@@ -170,5 +166,5 @@ func (j Job) wasAsked(now time.Time, within time.Duration) bool {
 
 // HoldsNothingUp says so of another worker's job that waits.
 func (j Job) HoldsNothingUp(now time.Time) bool {
-	return !j.Ours && j.waits() && (j.Busy || j.Line != None && !j.wasAsked(now, Patience))
+	return !j.Ours && j.waits() && (j.Busy || j.InLine && !j.wasAsked(now, Patience))
 }

@@ -55,7 +55,7 @@ func (m sentences) fits(j Job, s Scope) bool {
 
 // decide says what each job does. A job that is passed over holds up what is behind it: in the limit for which it waits (its
 // group's before the queue's before the rate), and in all of its limits if it has room, because it starts next. Ours are held by
-// their group, or stand in the queue's line: the first of each limit, and those that waited before.
+// their group, or are in line: the first of each limit, and those that waited before.
 func (m sentences) decide(jobs []Job, slots int) []Decision {
 	all, holds := make([]Decision, len(jobs)), make([][]Scope, len(jobs))
 	before := func(i int, s Scope, ours bool) (is bool) { // does one of ours, or any, hold it up?
@@ -85,7 +85,7 @@ func (m sentences) decide(jobs []Job, slots int) []Decision {
 		if ago < 0 {
 			ago = -ago
 		}
-		waits, never := j.Held || j.Line != None, j.Held
+		waits, never := j.Held || j.InLine, j.Held
 		var d Decision
 		switch {
 		case j.Gone && !waits:
@@ -113,19 +113,17 @@ func (m sentences) decide(jobs []Job, slots int) []Decision {
 		case len(holds[i]) == 0:
 		case !j.Ours:
 			if never && slices.ContainsFunc(holds[i], first) {
-				d.Action = Ask
+				d.Action = LineUp
 			}
 		case without == j.Group:
 			switch {
 			case !waits, !never && m.max[without] <= m.used(without):
 				d.Action = Hold
-			case !never && ago >= time.Second:
-				d.Action = Ask
+			case j.InLine && ago >= time.Second:
+				d.Action = LineUp
 			}
-		case j.Line != Queue && (waits || first(without)):
+		case j.Held, !waits && first(without), j.InLine && ago >= time.Second:
 			d.Action = LineUp
-		case j.Line == Queue && !never && ago >= time.Second:
-			d.Action = Ask
 		}
 		all[i] = d
 	}
@@ -208,26 +206,24 @@ func (c *choices) job() Job {
 
 // Whatever five jobs of two workers are in the queue, the rules do what their sentences say. The cases have all combinations of
 // limits (none to 4, for the queue and two groups), rate, share, slots and what runs. The jobs, in every order, are spread evenly
-// over these combinations: weights, groups, ours or another worker's, held or in a line, asked for lately, long ago or never, busy ones, one
+// over these combinations: weights, groups, ours or another worker's, held or in line, asked for lately, long ago or never, busy ones, one
 // whose window is closed, an invalid one, one that is gone, and one behind which others of its group aren't known.
 func TestRulesAreTheirSentences(t *testing.T) {
 	states := []Job{
 		{Ours: true},
 		{Ours: true},
-		{Ours: true, Line: Queue, Asked: now.Add(-time.Second)},
-		{Ours: true, Line: Queue, Asked: now.Add(1 - time.Second)},
-		{Ours: true, Line: Queue, Asked: now.Add(-time.Minute)},
+		{Ours: true, InLine: true, Asked: now.Add(-time.Second)},
+		{Ours: true, InLine: true, Asked: now.Add(1 - time.Second)},
+		{Ours: true, InLine: true, Asked: now.Add(-time.Minute)},
 		{Ours: true, Held: true, Group: "a"},
-		{Ours: true, Line: "b", Asked: now.Add(1 - time.Second)},
-		{Ours: true, Line: "b", Asked: now.Add(-time.Second)},
 		{Held: true, Group: "a"},
 		{Held: true, Group: "b", Busy: true},
-		{Line: Queue, Asked: now.Add(1 - Patience)},
-		{Line: Queue, Asked: now.Add(-Patience)},
-		{Line: Queue, Asked: now.Add(-Forgotten)},
-		{Line: Queue, Asked: now, Busy: true},
-		{Line: Queue, Asked: now.Add(time.Hour)},
-		{Gone: true, Line: Queue, Asked: now},
+		{InLine: true, Asked: now.Add(1 - Patience)},
+		{InLine: true, Asked: now.Add(-Patience)},
+		{InLine: true, Asked: now.Add(-Forgotten)},
+		{InLine: true, Asked: now, Busy: true},
+		{InLine: true, Asked: now.Add(time.Hour)},
+		{Gone: true, InLine: true, Asked: now},
 		{Gone: true},
 	}
 	evenly(150_000, func(c choices) {
@@ -235,9 +231,7 @@ func TestRulesAreTheirSentences(t *testing.T) {
 		for i := range jobs {
 			one := c.job()
 			jobs[i] = states[c.of(len(states))]
-			if jobs[i].Weight = one.Weight; jobs[i].Line == "b" {
-				jobs[i].Group = "b"
-			} else if !jobs[i].Held {
+			if jobs[i].Weight = one.Weight; !jobs[i].Held {
 				jobs[i].Group = one.Group
 			}
 		}
@@ -317,9 +311,9 @@ func (w *world) round(t failer, worker int) (started int) {
 	seen := map[owner]bool{}
 	for i, p := range w.jobs {
 		before := seen[owner{p.of, p.Group}]
-		seen[owner{p.of, p.Group}] = before || p.state == "" && (p.Held || p.Line == p.Group)
-		if j := p.Job; p.state == "" && (p.of == worker || p.Line != None || p.Held && !before) {
-			if j.Ours = p.of == worker; p.Line != None {
+		seen[owner{p.of, p.Group}] = before || p.state == "" && (p.Held || p.InLine)
+		if j := p.Job; p.state == "" && (p.of == worker || p.InLine || p.Held && !before) {
+			if j.Ours = p.of == worker; p.InLine {
 				j.Asked = now.Add(p.asked - w.clock)
 			}
 			jobs, at = append(jobs, j), append(at, i)
@@ -333,18 +327,16 @@ func (w *world) round(t failer, worker int) (started int) {
 		switch d.Action {
 		case Start:
 			w.overtakesNone(t, at[i], at)
-			p.state, p.Held, p.Line, w.starts = "runs", false, None, append(w.starts, w.clock)
+			p.state, p.Held, p.InLine, w.starts = "runs", false, false, append(w.starts, w.clock)
 			started++
 		case Release:
-			p.Held, p.Line = false, None
+			p.Held, p.InLine = false, false
 		case Yield:
-			p.Held, p.Line, p.asked = false, lineOf(p.Job), w.clock-Patience
+			p.Held, p.InLine, p.asked = false, true, w.clock-Patience
 		case Hold:
-			p.Held, p.Line = true, None
+			p.Held, p.InLine = true, false
 		case LineUp:
-			p.Held, p.Line, p.asked = false, Queue, w.clock
-		case Ask:
-			p.Held, p.Line, p.asked = false, lineOf(p.Job), w.clock
+			p.Held, p.InLine, p.asked = false, true, w.clock
 		}
 	}
 	w.running()
@@ -357,19 +349,11 @@ func (w *world) round(t failer, worker int) (started int) {
 	return started
 }
 
-// lineOf is where a job is in line once a worker asks for it, or none does.
-func lineOf(j Job) Scope {
-	if j.Held {
-		return j.Group
-	}
-	return j.Line
-}
-
 // overtakesNone fails if a job that waits for one of this job's limits is before it. The round has seen these.
 func (w *world) overtakesNone(t failer, starts int, seen []int) {
 	for i, p := range w.jobs[:starts] {
 		asked := p.of == w.jobs[starts].of || p.Held && slices.Contains(seen, i) || !p.Held && w.clock-p.asked < Patience
-		if p.state == "" && (p.Held || p.Line != None) && asked && uses(w.jobs[starts].Job, p.scope) > 0 {
+		if p.state == "" && (p.Held || p.InLine) && asked && uses(w.jobs[starts].Job, p.scope) > 0 {
 			t.Fatalf("job %d overtakes %+v: %+v", starts, p, w)
 		}
 	}
@@ -388,10 +372,10 @@ func (w *world) rest(t failer) {
 		waits := false
 		for _, p := range w.jobs {
 			if p.Ours = w.free(p.of) > 0; p.state == "" && p.Ours {
-				p.Held, p.Line = false, None
+				p.Held, p.InLine = false, false
 				jobs = append(jobs, p.Job)
 			}
-			waits = waits || p.state == "" && (p.Held || p.Line != None) && !p.Ours
+			waits = waits || p.state == "" && (p.Held || p.InLine) && !p.Ours
 		}
 		stands := idle && slices.ContainsFunc(w.decide(jobs, 1), func(d Decision) bool { return d.Action == Start })
 		if stands && (patience == 0 || !waits) {

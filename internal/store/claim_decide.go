@@ -30,7 +30,7 @@ func (c *start) decide(ctx context.Context, list []candidate, n int) (taken []*j
 		}
 		does[d.Action] = append(does[d.Action], j)
 		c.waits = c.waits || was.Ours && d.Lacks != claim.None && d.Lacks != claim.Rate && d.Lacks != claim.Slot
-		waits := was.Held || was.Line != claim.None
+		waits := was.Held || was.InLine
 		c.yielded = c.yielded || waits && d.Lacks == claim.Slot
 		switch d.Action {
 		case claim.Leave:
@@ -38,7 +38,7 @@ func (c *start) decide(ctx context.Context, list []candidate, n int) (taken []*j
 			if waits {
 				c.stays(j.Group, !was.Held)
 			}
-		case claim.Hold, claim.LineUp, claim.Ask, claim.Yield:
+		case claim.Hold, claim.LineUp, claim.Yield:
 			c.stays(j.Group, d.Action != claim.Hold)
 		}
 	}
@@ -90,15 +90,9 @@ func (c *start) asClaimed(from candidate) claim.Job {
 	if c.ThrottleGroups != nil {
 		one.Group = claim.Scope(j.Group)
 	}
-	switch one.Asked = j.AskedTime; {
-	case j.Status != job.StatusThrottled:
-	case j.AskedTime.IsZero():
-		one.Held = true
-	case from.waits != nil && from.waits.Group == job.None:
-		one.Line = claim.Queue
-	default:
-		one.Line = claim.Scope(cmp.Or(j.Group, job.None))
-	}
+	one.Asked = j.AskedTime
+	one.InLine = j.Status == job.StatusThrottled && !j.AskedTime.IsZero()
+	one.Held = j.Status == job.StatusThrottled && j.AskedTime.IsZero()
 	if !one.Invalid && len(j.Windows) > 0 {
 		one.Opens = policy.Opening(j.Windows, c.Location, c.tx.Now)
 	}
@@ -117,14 +111,17 @@ func (c *start) lineUp(ctx context.Context, does map[claim.Action][]*job.Job) er
 		return texts.Wrap(err, "line up jobs of %s", c.Name)
 	}
 	err := cmp.Or(
-		set(does[claim.LineUp], "status = 'throttled', throttle_group = 'NONE', asked_time = ?", now),
-		set(does[claim.Ask], "asked_time = ?", now),
 		set(does[claim.Yield], "asked_time = ?", engine.At(c.tx.Now.Add(-claim.Patience))),
 		set(does[claim.Release], "status = 'available', asked_time = NULL"),
 	)
-	for batch := range slices.Chunk(does[claim.Hold], setGroupMax) {
-		group, args := c.setGroup(batch)
-		err = cmp.Or(err, set(batch, "status = 'throttled', asked_time = NULL"+group, args...))
+	for _, waits := range []struct {
+		jobs  []*job.Job
+		asked any
+	}{{does[claim.Hold], nil}, {does[claim.LineUp], now}} {
+		for batch := range slices.Chunk(waits.jobs, setGroupMax) {
+			group, args := c.setGroup(batch)
+			err = cmp.Or(err, set(batch, "status = 'throttled', asked_time = ?"+group, append([]any{waits.asked}, args...)...))
+		}
 	}
 	for _, j := range does[claim.Release] {
 		if err == nil && j.Group != job.None { // and all of its type behind it

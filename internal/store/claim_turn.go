@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -116,11 +117,12 @@ func (t *turn) read(ctx context.Context) error {
 	for _, used := range t.running {
 		limit.Used += used
 	}
-	first := slices.IndexFunc(t.line.read, func(one candidate) bool { return one.waits.Group == job.None && one.waits.ThrottleFactor > 0 })
 	age := time.Duration(t.row.at.UnixMicro()-t.row.awaitingAt) * time.Microsecond
 	limit.Used += t.row.awaiting
-	if age < 0 || age >= recountAnyway ||
-		age >= recountAfter && t.row.awaiting > 0 && first >= 0 && !limit.HasRoom(t.line.read[first].waits.ThrottleFactor) {
+	lacksRoom := func(one candidate) bool {
+		return one.waits.ThrottleFactor > 0 && !limit.HasRoom(one.waits.ThrottleFactor)
+	}
+	if age < 0 || age >= recountAnyway || age >= recountAfter && t.row.awaiting > 0 && slices.ContainsFunc(t.line.read, lacksRoom) {
 		return t.recount(ctx)
 	}
 	return nil
@@ -164,25 +166,26 @@ func (t *turn) countStarts(ctx context.Context, n int) error {
 	return texts.Wrap(t.tx.Write(ctx, "UPDATE "+t.db.Shards()+" SET starts = ? WHERE queue = ? AND shard = ?", string(text), t.Name, t.place(t.shard)), "count the starts of %s", t.Name)
 }
 
-// noteWaiting records since when jobs of the shard have waited for the limit or the rate while none of that started. The next
-// division of a shared limit goes by it.
+// noteWaiting records since when jobs of the shard have waited for the limit or the rate while none of that started, and what the
+// first of them uses. The next division of a shared limit goes by it.
 func (t *turn) noteWaiting(ctx context.Context, started bool) error {
 	if !t.isShared() {
 		return nil
 	}
-	since, now := t.row.WaitSince, t.tx.Now.UnixMicro()
-	waits := false
+	since, first, now := t.row.WaitSince, 0, t.tx.Now.UnixMicro()
 	for _, s := range []claim.Scope{claim.Queue, claim.Rate} {
-		waits = waits || t.Limits[s] != nil && t.Limits[s].Waits
+		if limit := t.Limits[s]; limit != nil {
+			first = cmp.Or(first, limit.First)
+		}
 	}
 	switch {
-	case !waits:
+	case first == 0:
 		since = 0
 	case started || since == 0 || since > now:
 		since = now
 	}
-	if since == t.row.WaitSince {
+	if since == t.row.WaitSince && first == t.row.waitFactor {
 		return nil
 	}
-	return t.tx.Write(ctx, "UPDATE "+t.db.Shards()+" SET wait_since = ? WHERE queue = ? AND shard = ?", since, t.Name, t.place(t.shard))
+	return t.tx.Write(ctx, "UPDATE "+t.db.Shards()+" SET wait_since = ?, wait_factor = ? WHERE queue = ? AND shard = ?", since, first, t.Name, t.place(t.shard))
 }

@@ -97,9 +97,7 @@ func (q shards) relocate(ctx context.Context, tx *engine.Tx, of, lock string) (m
 	}
 	for _, place := range slices.Sorted(maps.Keys(byPlace)) {
 		ids := byPlace[place]
-		err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.SQL.ByID+" SET shard = ?,"+
-			" asked_time = NULL,"+
-			" throttle_group = CASE WHEN status = 'throttled' THEN 'NONE' ELSE throttle_group END,"+
+		err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.SQL.ByID+" SET shard = ?, asked_time = NULL,"+
 			" status = CASE WHEN status = 'throttled' THEN 'available' ELSE status END WHERE id IN "+engine.In(len(ids)),
 			append([]any{place}, ids...)...)
 		if err != nil {

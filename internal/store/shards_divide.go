@@ -35,16 +35,12 @@ func (q *Queue) shards() shards { return shards{q} }
 
 func (q *Queue) isShared() bool { return q.isDivided() && (q.ThrottleLimit > 0 || q.Rate.Starts > 0) }
 
-// look says whether a shard has too little, whether it is time to divide then, and whether the lightest job in line fits into the
-// whole limit: the next division makes room in its shard.
+// look says whether a shard has too little, whether it is time to divide then, and whether the first job that waits in one fits into
+// the whole limit: the next division makes room in its shard.
 func (q shards) look(ctx context.Context) (short, dividing, room bool, err error) {
 	var rows []ShardRow
-	used, lightest := map[int]int{}, math.MaxInt
-	err = q.db.SQL.Read(ctx, q.ShardRows(&rows), q.usedByPlace(used), engine.Query{
-		SQL: "SELECT COALESCE(MIN(throttle_factor), 0) FROM " + q.table + " " + q.ClaimIndex() +
-			" WHERE status = 'throttled' AND" + q.inShards() + " AND part = 'line' AND throttle_group = 'NONE'",
-		Scan: engine.Row(&lightest),
-	})
+	used := map[int]int{}
+	err = q.db.SQL.Read(ctx, q.ShardRows(&rows), q.usedByPlace(used))
 	if err != nil || !slices.ContainsFunc(rows, ShardRow.Waits) {
 		return false, false, false, texts.Wrap(err, "read the shards of %s", q.Name)
 	}
@@ -52,7 +48,8 @@ func (q shards) look(ctx context.Context) (short, dividing, room bool, err error
 	for _, n := range used {
 		limit.Used += n
 	}
-	return true, q.mayDivide(rows, used), q.ThrottleLimit > 0 && limit.HasRoom(lightest), nil
+	fits := func(r ShardRow) bool { return r.Waits() && limit.HasRoom(r.waitFactor) }
+	return true, q.mayDivide(rows, used), q.ThrottleLimit > 0 && slices.ContainsFunc(rows, fits), nil
 }
 
 func (q shards) usedByPlace(used map[int]int) engine.Query {
@@ -107,7 +104,7 @@ func (q shards) divideShares(ctx context.Context, now *job.Job) error {
 // waitingMax bounds the count of waiting jobs in a shard: a shard with so many counts as able to use any limit.
 const waitingMax = 200
 
-// waiting is what waits in a shard: how many due jobs, up to waitingMax, and the weight of the heaviest of those that come first.
+// waiting is what waits in a shard: how many due jobs, up to waitingMax, and the weight of the heaviest of the first that are due.
 // A share that holds it holds the others too until the next division.
 type waiting struct{ due, first int }
 
@@ -123,8 +120,8 @@ func (q shards) waitingByShard(ctx context.Context) ([]waiting, error) {
 			SQL:  "(SELECT COUNT(*) FROM (SELECT 1" + from + " AND status IN ('available', 'throttled') LIMIT ?) AS w)",
 			Args: []any{waitingMax}, Into: &all[shard].due,
 		}, engine.Value{
-			SQL: "(SELECT COALESCE(MAX(throttle_factor), 1) FROM (SELECT throttle_factor" + from + " AND status = 'throttled' AND part = 'line' AND throttle_group = 'NONE'" +
-				fmt.Sprintf(" UNION ALL SELECT * FROM (SELECT throttle_factor%s AND status = 'available' AND part = 'NONE' LIMIT %d) AS a) AS f)", from, firstMax),
+			SQL: fmt.Sprintf("(SELECT COALESCE(MAX(throttle_factor), 1) FROM (SELECT throttle_factor%s AND status = 'available' AND part = 'NONE' LIMIT %d) AS f)",
+				from, firstMax),
 			Into: &all[shard].first,
 		})
 	}
@@ -141,7 +138,7 @@ type demands struct{ limits, rates []policy.Demand }
 func demandsOf(rows []ShardRow, waits []waiting, now *job.Job) demands {
 	limits, rates := make([]policy.Demand, len(rows)), make([]policy.Demand, len(rows))
 	for i, r := range rows {
-		due, first, since := waits[i].due, max(waits[i].first, 1), r.WaitSince
+		due, first, since := waits[i].due, max(waits[i].first, r.waitFactor, 1), r.WaitSince
 		switch {
 		case now != nil && r.Place == now.Place:
 			due, first, since = 1, now.ThrottleFactor, math.MinInt64

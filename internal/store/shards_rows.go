@@ -25,8 +25,10 @@ type ShardRow struct {
 	awaiting   int
 	awaitingAt int64
 	// WaitSince is since when jobs have waited for the limit or the rate while none of that started; 0 if none waits.
-	// divideTime is when the shares were last divided. These times are in microseconds since 1970.
+	// waitFactor is the weight of the first of them, or 1 for the rate. divideTime is when the shares were last divided. The times
+	// are in microseconds since 1970.
 	WaitSince, divideTime int64
+	waitFactor            int
 }
 
 // isWithin says whether a time in microseconds is less than d ago. A future time isn't: the database's clock was set back.
@@ -45,7 +47,7 @@ func (s ShardRow) StartsLately(r job.Rate) int {
 }
 
 func (q *Queue) shardColumns() string {
-	return q.db.SQL.TimeText(q.db.SQL.NowSQL) + ", shard, starts, share, rate_share, awaiting, awaiting_time, wait_since, divide_time"
+	return q.db.SQL.TimeText(q.db.SQL.NowSQL) + ", shard, starts, share, rate_share, awaiting, awaiting_time, wait_since, wait_factor, divide_time"
 }
 
 // scanShard reads a shard's row and the columns after it. Unreadable starts, written by other code, count as the full rate
@@ -53,7 +55,7 @@ func (q *Queue) shardColumns() string {
 func (q *Queue) scanShard(row *sql.Rows, others ...any) (s ShardRow, err error) {
 	var at engine.Time
 	var starts string
-	into := []any{&at, &s.Place, &starts, &s.Share, &s.RateShare, &s.awaiting, &s.awaitingAt, &s.WaitSince, &s.divideTime}
+	into := []any{&at, &s.Place, &starts, &s.Share, &s.RateShare, &s.awaiting, &s.awaitingAt, &s.WaitSince, &s.waitFactor, &s.divideTime}
 	err = row.Scan(append(into, others...)...)
 	if s.at = at.Time; err != nil {
 		return s, err

@@ -105,7 +105,7 @@ func TestWhyOfTheOtherLimits(t *testing.T) {
 		must[string](t)(s.Stop(t.Context(), s.nth(3)))
 		s.wantWhy(s.nth(3), "attempt 1 has been running since", "its worker is asked to stop it")
 		must[string](t)(s.Stop(t.Context(), s.nth(1)))
-		s.wantWhy(s.nth(2), "the next worker starts the group's jobs in their order", "the queue's rate of 2 starts per 1h is used up for")
+		s.wantWhy(s.nth(2), "the queue's rate of 2 starts per 1h is used up for")
 		must[any](t)(nil, s.Pause(t.Context()))
 		s.wantWhy(s.nth(2), "paused: hipq queues resume emails", "the queue's rate of 2 starts per 1h is used up for")
 	})

@@ -40,8 +40,6 @@ type Why struct {
 	row    store.ShardRow
 	// behind is the first job in line for the queue's limit or rate, if it is before this one; else 0.
 	behind int64
-	// first says that it is itself in that line.
-	first bool
 	// rowHeld says that another transaction holds the job's row.
 	placed, rowHeld bool
 	// worker has the job; or nil. last is the worker that started last, except by hand; or nil.
@@ -92,12 +90,11 @@ func (q *Queue) Why(ctx context.Context, id int64, by Asker) (w Why, err error) 
 	if l := w.limits[claim.Queue]; l != nil {
 		l.Used = used
 	}
-	w.first = j.Status == job.StatusThrottled && j.Group == job.None
 	if (j.Status == job.StatusAvailable || j.Status == job.StatusThrottled) && j.Invalid == nil {
 		if q.s.ThrottleGroups != nil && !q.s.ThrottleGroups.Knows(j.Group) { // no round has determined the group yet
 			j.Group = q.s.ThrottleGroups.Of(j.Type, []byte(j.Data))
 		}
-		if err = w.lookAhead(ctx); err != nil {
+		if err = w.lookAhead(ctx, usedBy); err != nil {
 			return w, err
 		}
 		w.rowHeld = true
@@ -125,22 +122,30 @@ func (q *Queue) Why(ctx context.Context, id int64, by Asker) (w Why, err error) 
 	return w, err
 }
 
-// lookAhead counts the due jobs before this one, and finds the first one in line.
-func (w *Why) lookAhead(ctx context.Context) error {
+// lookAhead counts the due jobs before this one, and finds the first one in line whose group isn't what it waits for.
+func (w *Why) lookAhead(ctx context.Context, usedBy map[string]int) error {
 	q, j, at := w.queue, w.Job, schema.Position{}
 	err := q.s.DB().SQL.QueryRowContext(ctx, "SELECT "+q.s.DB().PositionOf("t")+" FROM "+q.s.Table()+" t WHERE id = ?", j.ID).Scan(at.Into()...)
 	if err != nil {
 		return texts.Wrap(err, "read the place of job %d", j.ID)
 	}
 	if j.ThrottleFactor > 0 || q.s.Rate.Starts > 0 {
-		var first []int64
-		query := "SELECT id FROM " + q.s.Table() + " " + q.s.ClaimIndex() + " WHERE status = 'throttled' AND shard = ? AND part = 'line' AND throttle_group = 'NONE'" +
-			" AND " + schema.Ahead + " ORDER BY " + schema.ClaimOrder + " LIMIT 1"
-		if err := q.s.DB().SQL.SelectContext(ctx, &first, query, append([]any{j.Place}, at.Args()...)...); err != nil {
+		var line []struct {
+			ID     int64
+			Group  string `db:"throttle_group"`
+			Factor int    `db:"throttle_factor"`
+		}
+		query := "SELECT id, throttle_group, throttle_factor FROM " + q.s.Table() + " " + q.s.ClaimIndex() + " WHERE status = 'throttled' AND shard = ? AND part = 'line'" +
+			" AND " + schema.Ahead + " ORDER BY " + schema.ClaimOrder
+		if err := q.s.DB().SQL.SelectContext(ctx, &line, query, append([]any{j.Place}, at.Args()...)...); err != nil {
 			return texts.Wrap(err, "find the first job in line before job %d", j.ID)
 		}
-		if len(first) > 0 {
-			w.behind = first[0]
+		for _, one := range line {
+			limit := q.s.LimitOf(one.Group)
+			if group := (claim.Limit{Max: limit, Whole: limit, Used: usedBy[one.Group]}); limit == 0 || group.HasRoom(one.Factor) {
+				w.behind = one.ID
+				break
+			}
 		}
 	}
 	w.Ahead, err = q.ahead(ctx, j, at, w.by)

@@ -179,11 +179,11 @@ func (w *Why) barred(ready bool) {
 
 // groupFull says if the job's throttle group has no room, or had none in the last round.
 func (w *Why) groupFull() {
-	group, factor, held := w.Job.Group, w.Job.ThrottleFactor, w.Job.Status == job.StatusThrottled
+	group, factor, held := w.Job.Group, w.Job.ThrottleFactor, w.Job.Status == job.StatusThrottled && w.Job.AskedTime.IsZero()
 	switch limit := w.limits[claim.Scope(group)]; {
 	case limit != nil && factor > 0 && !limit.HasRoom(factor):
 		w.add("group_full", "group full: jobs use %d of %d in group %s, and this one counts %d: wait, or raise the group's limit", limit.Used, limit.Max, group, factor)
-	case held && limit != nil && !w.first:
+	case held && limit != nil:
 		w.addIf(!w.paused, "held", "its throttle group %s has room now (jobs use %d of %d): the next worker starts the group's jobs in their order",
 			group, limit.Used, limit.Max)
 	}

@@ -88,6 +88,8 @@ CREATE TABLE IF NOT EXISTS {shards} (
   awaiting_time BIGINT NOT NULL DEFAULT 0,
   -- since when jobs have waited for the limit or the rate while none started; 0: none waits
   wait_since    BIGINT NOT NULL DEFAULT 0,
+  -- the weight of the first of them
+  wait_factor   INT NOT NULL DEFAULT 0,
   PRIMARY KEY (queue, shard)
 ) ENGINE=InnoDB;
 

@@ -66,6 +66,7 @@ CREATE TABLE IF NOT EXISTS {shards} (
   awaiting      INTEGER NOT NULL DEFAULT 0,
   awaiting_time INTEGER NOT NULL DEFAULT 0,
   wait_since    INTEGER NOT NULL DEFAULT 0,
+  wait_factor   INTEGER NOT NULL DEFAULT 0,
   PRIMARY KEY (queue, shard)
 ) STRICT;
 

@@ -88,7 +88,7 @@ BEGIN
             OR EXISTS (SELECT 1 FROM {jobs} FORCE INDEX ({jobs}$claim) WHERE status = 'throttled' AND shard = 1000 AND part = 'line'
               AND id <> v_id AND throttle_factor > 0 AND asked_time > v_now - INTERVAL {patience} SECOND AND NOT {behind position});
           IF v_full AND (v_asked IS NULL OR v_asked < v_now - INTERVAL {ask_every} SECOND) THEN
-            UPDATE {jobs} FORCE INDEX (PRIMARY) SET status = 'throttled', throttle_group = 'NONE', asked_time = v_now WHERE id = v_id;
+            UPDATE {jobs} FORCE INDEX (PRIMARY) SET status = 'throttled', asked_time = v_now WHERE id = v_id;
           END IF;
         END IF;
         IF v_factor = 0 OR NOT v_full THEN
