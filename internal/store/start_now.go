@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/hipq/hipq/internal/claim"
 	"github.com/hipq/hipq/internal/engine"
@@ -73,10 +74,10 @@ func (q *Queue) startOne(ctx context.Context, tx *engine.Tx, r Round, j *job.Job
 			return err
 		}
 	}
-	one := claim.Job{Weight: j.ThrottleFactor, Ours: true}
-	if q.ThrottleGroups != nil {
-		one.Group = claim.Scope(j.Group)
-	}
+	r.Candidates = q.Candidates(shard, []string{j.Type})
+	c := &start{turn: turn, round: r}
+	one := c.asClaimed(candidate{job: j})
+	one.Opens, one.Held, one.InLine = time.Time{}, false, false // it waits for nothing but room
 	switch d := turn.Limits.Decide([]claim.Job{one}, 1, tx.Now)[0]; {
 	case d.Action == claim.Start:
 	case d.Lacks == one.Group || !q.isDivided():
@@ -85,7 +86,6 @@ func (q *Queue) startOne(ctx context.Context, tx *engine.Tx, r Round, j *job.Job
 		return errShareFull
 	}
 	j.Error, j.Result = job.None, job.None
-	c := &start{turn: turn, round: r}
 	return c.begin(ctx, []*job.Job{j})
 }
 
