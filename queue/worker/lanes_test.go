@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -90,8 +91,17 @@ func TestLaneWiderThanTheWorker(t *testing.T) {
 		s.emails = s.reopen(queue.Options{Name: "emails", Concurrency: 50}, laned("once", 70))
 		s.add(s.emails, "send", 20)
 		s.add(s.emails, "once", 20)
-		y := newTally()
-		p := only(s.emails, s.worker(all(y.of(short, "all"))))
+		y, began, second := newTally(), new(atomic.Int32), make(chan struct{})
+		p := only(s.emails, s.worker(all(y.of(func(ctx context.Context, _ *job.Job) error {
+			if began.Add(1) == 2 {
+				close(second)
+			}
+			select {
+			case <-second: // so that the first two run at once
+			case <-ctx.Done():
+			}
+			return ctx.Err()
+		}, "all"))))
 		p.Concurrency = 2
 		wantSummary(s.t, s.work(p), worker.Summary{Started: 40, Finished: 40})
 		y.want(s.t, "all", 2)
