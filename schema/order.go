@@ -14,7 +14,8 @@ import (
 const ClaimIndex = "claim"
 
 // claimOrder are the columns of the order of claims. The tables, the index, the procedures, and Position follow them.
-// To change the order, change this list, Position, and its methods Into, Args and Compare.
+// To change the order, change this list, Position, and its methods Into, Args and Compare. What reads run_rank by its name
+// (admin's and monitor's ranges) is about that column alone.
 var claimOrder = []struct{ column, mysqlType string }{
 	{"run_rank", "BIGINT"},
 	{"scheduled_run_time", "DATETIME(6)"},

@@ -17,16 +17,16 @@ type Limit struct {
 	Max, Used int
 	// Whole is the limit of which Max is a shard's share, or Max itself.
 	Whole int
-	// First is what the first job that waits for room uses, before the next one; 0 if none waits. oursWaits says that one of ours does.
-	First     int
+	// FirstUses is how much the first job needs that waits for room; 0 if none waits. oursWaits says that one of ours does.
+	FirstUses int
 	oursWaits bool
 }
 
 // Limits are a queue's limits. A scope that isn't there has no limit.
 type Limits map[Scope]*Limit
 
-// Closed says that a job of ours waits in a scope, or one before it: no other one of ours starts there.
-func (l Limits) Closed(s Scope) bool { return l[s] != nil && l[s].oursWaits }
+// OursWait says that a job of ours waits for the limit, so that no later one of ours starts there.
+func (l Limits) OursWait(s Scope) bool { return l[s] != nil && l[s].oursWaits }
 
 // scopes are the limits that a job asks, in the order in which it waits for them.
 func (j Job) scopes() []Scope {
@@ -39,7 +39,7 @@ func (j Job) scopes() []Scope {
 // without returns the first scope that has no room for the job.
 func (l Limits) without(j Job) Scope {
 	for _, s := range j.scopes() {
-		if limit := l[s]; limit != nil && (limit.First > 0 || !limit.HasRoom(j.in(s))) {
+		if limit := l[s]; limit != nil && (limit.FirstUses > 0 || !limit.HasRoom(j.in(s))) {
 			return s
 		}
 	}
@@ -54,10 +54,10 @@ func (j Job) in(s Scope) int {
 	return j.Weight
 }
 
-// meet notes a job that waits for room, and says whether it is the first.
-func (l *Limit) meet(uses int) (isFirst bool) {
-	if isFirst = l.First == 0; isFirst {
-		l.First = uses
+// noteWaiter notes a job that waits for room, and says whether it is the first.
+func (l *Limit) noteWaiter(uses int) (isFirst bool) {
+	if isFirst = l.FirstUses == 0; isFirst {
+		l.FirstUses = uses
 	}
 	return isFirst
 }

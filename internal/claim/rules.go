@@ -7,8 +7,9 @@
 //     refused; one whose windows have closed is postponed.
 //   - The limits are its throttle group's, the queue's, and the queue's rate. A job of weight 0 asks only the rate.
 //   - A job without room waits for one limit at a time, the first in this order that has none for it, and nothing behind it in
-//     that limit starts. Rounds look at a line of such jobs first. Of the queue and the rate, the first one that a worker runs
-//     is in line, and the rest stays due. A group holds all of them; the first it holds gets in line once the group has room.
+//     that limit starts. Each round reads the line of such jobs. The first one that a worker runs and that lacks room in the
+//     queue or the rate gets in line, and later ones stay due. A group holds all that lack its room; the first gets in line
+//     once the group has some.
 //   - A job in line that has room in all of its limits starts before what is behind it in any of them.
 //   - A job that is heavier than a limit runs when nothing else of that limit does.
 //   - A worker with a free slot asks for the jobs in line of the types that it runs. Another worker's job in line that none has
@@ -45,9 +46,9 @@ type Job struct {
 	Held, InLine bool
 	// Asked is when a worker last asked for it in line. A clock that was set back may have it in the future.
 	Asked time.Time
-	// Gone says that another transaction has just started it, or has its row, so that it isn't Ours. One in line is still the
+	// Elsewhere says that another transaction has just started it, or has its row, so that it isn't Ours. One in line is still the
 	// first there.
-	Gone bool
+	Elsewhere bool
 	// MoreBehind is a group of which jobs that are not in the list follow this one.
 	MoreBehind Scope
 }
@@ -84,7 +85,7 @@ func (l Limits) Decide(jobs []Job, slots int, now time.Time) []Decision {
 			slots--
 		}
 		if limit := l[j.MoreBehind]; limit != nil {
-			limit.meet(1) // a job that waits there may be before the next ones
+			limit.noteWaiter(1) // a job that waits there, of whatever weight, may be before the next ones
 		}
 	}
 	return decisions
@@ -93,13 +94,13 @@ func (l Limits) Decide(jobs []Job, slots int, now time.Time) []Decision {
 func (l Limits) decide(j Job, slots int, now time.Time) Decision {
 	lacks := l.without(j)
 	switch {
-	case j.Gone && !j.waits():
+	case j.Elsewhere && !j.waits():
 		return Decision{}
 	case j.Invalid:
 		return Decision{Action: Reject}
 	case j.Opens.After(now):
 		return Decision{Action: Postpone}
-	case j.HoldsNothingUp(now):
+	case !j.HoldsUp(now):
 		return j.stays(now)
 	case !j.Ours:
 		return l.startsElsewhere(j, lacks)
@@ -125,7 +126,7 @@ func (l Limits) startsElsewhere(j Job, lacks Scope) Decision {
 	isFirst := false
 	for _, s := range j.scopes() {
 		if limit := l[s]; limit != nil && (lacks == None || s == lacks) {
-			isFirst = limit.meet(j.in(s)) || isFirst
+			isFirst = limit.noteWaiter(j.in(s)) || isFirst
 		}
 	}
 	if isFirst && j.Held {
@@ -146,12 +147,13 @@ func (j Job) withoutSlot(now time.Time) Decision {
 func (l Limits) wait(j Job, lacks Scope, now time.Time) Decision {
 	limit := l[lacks]
 	isFirstOfOurs := !limit.oursWaits
-	limit.meet(j.in(lacks))
+	limit.noteWaiter(j.in(lacks))
 	limit.oursWaits = true
+	isFull, lacksGroup := !limit.HasRoom(1), lacks == j.Group
 	switch {
-	case lacks == j.Group && (!j.waits() || j.InLine && !limit.HasRoom(1)):
+	case lacksGroup && (!j.waits() || j.InLine && isFull):
 		return Decision{Hold, lacks}
-	case lacks != j.Group && (j.Held || isFirstOfOurs && !j.InLine), j.InLine && !j.wasAsked(now, AskEvery):
+	case !lacksGroup && (j.Held || isFirstOfOurs && !j.InLine), j.InLine && !j.wasAsked(now, AskEvery):
 		return Decision{LineUp, lacks}
 	}
 	return Decision{Lacks: lacks}
@@ -164,7 +166,8 @@ func (j Job) wasAsked(now time.Time, within time.Duration) bool {
 	return now.Sub(j.Asked).Abs() < within
 }
 
-// HoldsNothingUp says so of another worker's job that waits.
-func (j Job) HoldsNothingUp(now time.Time) bool {
-	return !j.Ours && j.waits() && (j.Busy || j.InLine && !j.wasAsked(now, Patience))
+// HoldsUp says whether nothing behind the job starts while it waits. Another worker's job doesn't hold up others if its lane is
+// full, or if that worker may be gone.
+func (j Job) HoldsUp(now time.Time) bool {
+	return j.Ours || !j.waits() || !(j.Busy || j.InLine && !j.wasAsked(now, Patience))
 }

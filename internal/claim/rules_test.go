@@ -88,7 +88,7 @@ func (m sentences) decide(jobs []Job, slots int) []Decision {
 		waits, never := j.Held || j.InLine, j.Held
 		var d Decision
 		switch {
-		case j.Gone && !waits:
+		case j.Elsewhere && !waits:
 		case j.Invalid:
 			d.Action = Reject
 		case j.Opens.After(now):
@@ -162,7 +162,7 @@ func (m sentences) check(t failer, jobs []Job, slots int) []Decision {
 		for i, d := range want {
 			closed = closed || jobs[i].Ours && d.Lacks == s
 		}
-		if limits.Closed(s) != closed {
+		if limits.OursWait(s) != closed {
 			t.Fatalf("%s is closed: %v: %+v", s, !closed, jobs)
 		}
 	}
@@ -223,8 +223,8 @@ func TestRulesAreTheirSentences(t *testing.T) {
 		{InLine: true, Asked: now.Add(-Forgotten)},
 		{InLine: true, Asked: now, Busy: true},
 		{InLine: true, Asked: now.Add(time.Hour)},
-		{Gone: true, InLine: true, Asked: now},
-		{Gone: true},
+		{Elsewhere: true, InLine: true, Asked: now},
+		{Elsewhere: true},
 	}
 	evenly(150_000, func(c choices) {
 		m, slots, jobs := c.queue(), c.of(4), make([]Job, 5)

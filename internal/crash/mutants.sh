@@ -222,7 +222,7 @@ rule() { # NAME FILE PERL
   mutant "$1"
   eval "$1() { rules='RulesAreTheirSentences|WorkersShareLines|RulesForLong|NoLineWithoutASlot|HasRoom'; edit internal/claim/$2.go $(printf %q "$3"); }"
 }
-rule rule_overtakes limits 's/limit\.First > 0 \|\| (!limit\.HasRoom)/$1/'                    # what fits passes who waits
+rule rule_overtakes limits 's/limit\.FirstUses > 0 \|\| (!limit\.HasRoom)/$1/'                    # what fits passes who waits
 rule rule_room_for_all limits 's/l\.Max-max\(l\.Used, 0\)/l.Max/'                         # what is in use takes no room
 rule rule_room_below_0 limits 's/max\(l\.Used, 0\)/l.Used/'                               # an invalid row makes room
 rule rule_heavy_never limits 's/min\(weight, l\.Whole\)/weight/'                          # a job heavier than the limit waits for ever
@@ -233,15 +233,15 @@ rule rule_rate_by_weight limits 's/if s == Rate \{/if s == Rate \&\& j.Weight ==
 rule rule_queue_before_group limits 's/\{j\.Group, Queue, Rate\}/{Queue, j.Group, Rate}/' # a job of a full group holds up the queue
 rule rule_none_in_use limits 's/limit\.Used \+= j\.in\(s\)/_ = limit/'                    # all of a round start beside each other
 rule rule_more_than_slots rules 's/slots < 1:/slots < 0:/'                                # one job more than slots
-rule rule_others_dont_hold rules 's/isFirst = limit\.meet\(j\.in\(s\)\) \|\| isFirst/isFirst = isFirst || limit.First == 0/' # waiting jobs of other workers are overtaken
+rule rule_others_dont_hold rules 's/isFirst = limit\.noteWaiter\(j\.in\(s\)\) \|\| isFirst/isFirst = isFirst || limit.FirstUses == 0/' # waiting jobs of other workers are overtaken
 rule rule_next_doesnt_hold rules 's/\(lacks == None \|\| s == lacks\)/(s == lacks || lacks == None \&\& s != Queue)/' # so is one that has room
 rule rule_next_holds_one rules 's/limit != nil && \(lacks/!isFirst \&\& limit != nil \&\& (lacks/' # or it holds up one of its limits
 rule rule_patience_for_ever rules 's/(\|\| j\.InLine && !j\.wasAsked\(now, )Patience/${1}1000*Patience/' # nobody runs it, and all wait for it
 rule rule_no_patience rules 's/(\|\| j\.InLine && !j\.wasAsked\(now, )Patience/${1}1/' # no worker waits for another
 rule rule_clock_set_back rules 's/\.Abs\(\)//'                                            # who waits holds the others up until the old time comes again
 rule rule_never_is_long_ago rules 's/\|\| j\.InLine && !j\.wasAsked/|| !j.wasAsked/'  # what nobody asked for yet
-rule rule_busy_holds rules 's/\(j\.Busy \|\| (.*)\)\n/($1)\n/'                            # a job whose lane is full holds up the others
-rule rule_own_leave rules 's/!j\.Ours && j\.waits\(\) && \(/j.waits() \&\& (/'    # our own jobs leave the line too
+rule rule_busy_holds rules 's/!\(j\.Busy \|\| (.*)\)\n/!($1)\n/'                            # a job whose lane is full holds up the others
+rule rule_own_leave rules 's/j\.Ours \|\| !j\.waits\(\)/!j.waits()/'    # our own jobs leave the line too
 rule rule_slotless_stay rules 's/if (j\.Held \|\| j\.InLine && j\.wasAsked\(now, Patience\)) \{/if j.Busy \&\& ($1) {/'   # a job without a slot stays in the line
 rule rule_slotless_line_up rules 's/slots < 1:/slots < 1 \&\& lacks == None:/'            # or gets there
 rule rule_asked_once rules 's/\(j\.Held \|\| isFirstOfOurs/(isFirstOfOurs/'                      # a worker asks for the first only, not for what has waited longer
@@ -249,9 +249,9 @@ rule rule_asks_for_all rules 's/isFirstOfOurs && !j\.InLine/!j.InLine/'  # all o
 rule rule_asks_always rules 's/ && !j\.wasAsked\(now, AskEvery\)//'                       # each round asks for them again
 rule rule_asks_for_others rules 's/isFirst && j\.Held/isFirst/'                # what nobody runs is asked for again and again
 rule rule_others_asked_behind rules 's/isFirst && j\.Held/j.Held/'   # what isn't first is asked for
-rule rule_held_beside_room rules 's/ && !limit\.HasRoom\(1\)//'                      # what was let in is held again although there is room
-rule rule_cut_unknown rules 's/limit\.meet\(1\) \/\/ a/_ = limit \/\/ a/'    # what follows overtakes what wasn't read
-rule rule_gone_holds rules 's/case j\.Gone && !j\.waits\(\):/case false:/'              # a job that runs already holds up the others
+rule rule_held_beside_room rules 's/&& isFull/\&\& (isFull || lacksGroup)/'                      # what was let in is held again although there is room
+rule rule_cut_unknown rules 's/limit\.noteWaiter\(1\) \/\/ a/_ = limit \/\/ a/'    # what follows overtakes what wasn't read
+rule rule_gone_holds rules 's/case j\.Elsewhere && !j\.waits\(\):/case false:/'              # a job that runs already holds up the others
 rule rule_ours_dont_close rules 's/limit\.oursWaits = true/_ = limit/' # a round reads on in vain
 rule rule_windows_end rules 's/case j\.Opens\.After\(now\):/case j.Opens.After(now) \&\& !j.waits():/' # what waits starts after its window
 rule rule_invalid rules 's/case j\.Invalid:/case j.Invalid \&\& j.Ours:/'                 # an invalid row of another worker holds up others
@@ -352,20 +352,20 @@ repeat_for_ever() {
 mutant tick_without_end # as long as its lock holds
 tick_without_end() {
   crash=(ticks) engines=(mysql) size=("${beside[@]}")
-  edit queue/worker/loop.go 's/return max\(l\.Grace, 10\*time\.Second\)/return time.Hour/'
+  edit queue/worker/trouble.go 's/return max\(l\.Grace, 10\*time\.Second\)/return time.Hour/'
 }
 
 mutant procedures_without_token # while the worker is still compared: one that comes too late settles its own next attempt
 procedures_without_token() {
   queue='Procedures(Life|Refuse)'
-  edit schema/sql/mysql/procedures/instance/judge.sql 's/ OR p_lock <> v_token THEN/ THEN/' \
+  edit schema/sql/mysql/procedures/instance/check_holder.sql 's/ OR p_lock <> v_token THEN/ THEN/' \
     's/ELSEIF p_attempt = v_token AND p_holder = p_worker AND/ELSEIF FALSE AND/'
 }
 
 mutant procedures_without_fence # whoever comes too late settles another's attempt
 procedures_without_fence() {
   crash=(sqlworkers) engines=(without_a_limit) size=("${beside[@]}")
-  edit schema/sql/mysql/procedures/instance/judge.sql 's/ OR p_holder <> p_worker OR p_lock <> v_token THEN/ THEN/' \
+  edit schema/sql/mysql/procedures/instance/check_holder.sql 's/ OR p_holder <> p_worker OR p_lock <> v_token THEN/ THEN/' \
     's/ELSEIF p_attempt = v_token AND p_holder = p_worker AND/ELSEIF FALSE AND/'
 }
 

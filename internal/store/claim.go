@@ -66,10 +66,10 @@ func (q *Queue) startNext(ctx context.Context, tx *engine.Tx, r Round, first *fi
 	if done.Started, err = taken, c.begin(ctx, taken); err != nil {
 		return err
 	}
-	if done.WaitsForLimit = c.waits; turn.Limits.Closed(claim.Queue) && turn.row.awaiting > 0 && !turn.recounted {
+	if done.WaitsForLimit = c.waits; turn.Limits.OursWait(claim.Queue) && turn.row.awaiting > 0 && !turn.recounted {
 		done.RateFor = recountAfter // by a new sum there may be room
 	}
-	if turn.Limits.Closed(claim.Rate) {
+	if turn.Limits.OursWait(claim.Rate) {
 		if done.RateFor = q.RateWait(turn.row, tx.Now); q.isDivided() {
 			done.RateFor = min(done.RateFor, divideEvery) // the next division may free some earlier
 		}
@@ -91,7 +91,7 @@ func (c *start) take(ctx context.Context, due []candidate, n int) (taken []*job.
 			}
 		}
 		if len(batch) == 0 { // that was the end of the line
-			if len(taken) == 0 && c.Limits.Closed(claim.Queue) && c.round.Candidates.mayHaveFree(began) {
+			if len(taken) == 0 && c.Limits.OursWait(claim.Queue) && c.round.Candidates.mayHaveFree(began) {
 				continue
 			}
 			return taken, false, nil

@@ -176,7 +176,7 @@ func (c *Candidates) admitted(t *turn) (ranges []*indexRange) {
 	}
 	ranges = append(ranges, t.ranges...)
 	for _, r := range c.ranges {
-		if !t.Limits.Closed(claim.Rate) && (r.part == partFree || !t.Limits.Closed(claim.Queue)) {
+		if !t.Limits.OursWait(claim.Rate) && (r.part == partFree || !t.Limits.OursWait(claim.Queue)) {
 			ranges = append(ranges, r)
 		}
 	}

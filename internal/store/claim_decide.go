@@ -77,7 +77,7 @@ func (c *start) overlooked() map[shardGroup]bool {
 // asClaimed is a candidate as the rules see it.
 func (c *start) asClaimed(from candidate) claim.Job {
 	j := cmp.Or(from.job, from.waits)
-	one := claim.Job{Gone: from.job == nil}
+	one := claim.Job{Elsewhere: from.job == nil}
 	if r := from.from; r != nil && r.moreBehind && from.ID == r.last.ID {
 		one.MoreBehind = claim.Scope(r.part)
 	}
@@ -85,7 +85,7 @@ func (c *start) asClaimed(from candidate) claim.Job {
 		return one
 	}
 	one.Weight, one.Invalid = j.ThrottleFactor, j.Invalid != nil
-	one.Ours = !one.Gone && slices.Contains(c.round.Candidates.types, j.Type)
+	one.Ours = !one.Elsewhere && slices.Contains(c.round.Candidates.types, j.Type)
 	one.Busy = slices.Contains(c.round.Busy, j.Type)
 	if c.ThrottleGroups != nil {
 		one.Group = claim.Scope(j.Group)

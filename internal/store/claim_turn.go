@@ -175,7 +175,7 @@ func (t *turn) noteWaiting(ctx context.Context, started bool) error {
 	since, first, now := t.row.WaitSince, 0, t.tx.Now.UnixMicro()
 	for _, s := range []claim.Scope{claim.Queue, claim.Rate} {
 		if limit := t.Limits[s]; limit != nil {
-			first = cmp.Or(first, limit.First)
+			first = cmp.Or(first, limit.FirstUses)
 		}
 	}
 	switch {

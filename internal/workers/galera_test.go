@@ -21,7 +21,7 @@ func TestGaleraSlots(t *testing.T) {
 			w := Worker{ID: fmt.Sprintf("worker-%d-%d", round, n), Host: fmt.Sprint("host", round), PID: 1}
 			dbtest.OK(t, r.Register(t.Context(), w, time.Hour))
 			all.Go(func() {
-				_, _, err := r.ClaimSlots(t.Context(), w, map[string]Claim{"": {Want: 4, Limit: 4}}, nil, true)
+				_, _, err := r.TakeSlots(t.Context(), w, map[string]SlotWish{"": {Want: 4, Limit: 4}}, nil, true)
 				dbtest.Ensure(t, err == nil, "%v", err)
 			})
 		}

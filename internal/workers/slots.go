@@ -31,14 +31,14 @@ func (r Row) ByLane() map[string]int {
 	return byLane
 }
 
-// Claim is how many slots of a lane a worker wants, and how many are in use. Limit is the lane's limit on the host.
-type Claim struct{ Want, InUse, Limit int }
+// SlotWish is how many slots of a lane a worker wants, and how many are in use. Limit is the lane's limit on the host.
+type SlotWish struct{ Want, InUse, Limit int }
 
-// ClaimSlots takes the slots that this host's other live workers leave of each lane. It keeps at least those in use, because
+// TakeSlots takes the slots that this host's other live workers leave of each lane. It keeps at least those in use, because
 // the others may have a higher limit. accepting tells the others whether the worker still starts jobs. served are the types that
 // others run which hold slots and still start jobs. If those don't run all of due, and the worker gets no slot, its row says how
 // many it wants. Claiming workers take turns.
-func (r *Table) ClaimSlots(ctx context.Context, w Worker, claims map[string]Claim, due Serves, accepting bool) (got map[string]int, served Serves, err error) {
+func (r *Table) TakeSlots(ctx context.Context, w Worker, wishes map[string]SlotWish, due Serves, accepting bool) (got map[string]int, served Serves, err error) {
 	err = r.db.SQL.Tx(ctx, func(tx *engine.Tx) error {
 		if err := r.takeTurn(ctx, tx, w.Host); err != nil {
 			return err
@@ -66,16 +66,16 @@ func (r *Table) ClaimSlots(ctx context.Context, w Worker, claims map[string]Clai
 				served[queue] = append(served[queue], types...)
 			}
 		}
-		for lane, c := range claims {
+		for lane, c := range wishes {
 			got[lane] = max(c.InUse, min(c.Want, c.Limit-others[lane]))
 		}
-		for lane, c := range claims { // no more of a lane than can run at all
+		for lane, c := range wishes { // no more of a lane than can run at all
 			got[lane] = max(c.InUse, min(got[lane], got[""]))
 		}
 		wants := 0
 		for queue, types := range due {
 			if got[""] == 0 && !served.All(queue, types) {
-				wants = claims[""].Want
+				wants = wishes[""].Want
 			}
 		}
 		own := maps.Clone(got)

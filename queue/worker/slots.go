@@ -134,7 +134,7 @@ func (s *slots) balance() {
 	if s.due(wants) > 0 {
 		return
 	}
-	accepting, claims, due := s.accepting(), map[string]workers.Claim{}, workers.Serves{}
+	accepting, wishes, due := s.accepting(), map[string]workers.SlotWish{}, workers.Serves{}
 	for _, one := range s.sources {
 		if accepting && (one.mayStart() || one.failing) {
 			due[one.Name] = append(due[one.Name], one.types...)
@@ -144,11 +144,11 @@ func (s *slots) balance() {
 	for _, l := range s.lanes {
 		s.asked += wants[l]
 		l.slots = min(l.slots, wants[l]) // at once, because slots about to be left must not be used
-		claims[l.name] = workers.Claim{Want: wants[l], InUse: l.inUse(), Limit: l.limit}
+		wishes[l.name] = workers.SlotWish{Want: wants[l], InUse: l.inUse(), Limit: l.limit}
 	}
 	s.changing = true
 	s.task(func() func() error {
-		got, served, err := s.table.ClaimSlots(s.work, s.self, claims, due, accepting)
+		got, served, err := s.table.TakeSlots(s.work, s.self, wishes, due, accepting)
 		return func() error {
 			if s.changing = false; err != nil {
 				return s.trouble(err)

@@ -1,3 +1,4 @@
+-- Checks its arguments; QUEUE$settle (queue/settle.sql) decides and writes.
 CREATE PROCEDURE {self}(IN worker_secret {text}, IN queue {text}, IN id BIGINT, IN token {text}, IN error {text}, IN options {text})
 {traits}
 BEGIN

@@ -1,3 +1,4 @@
+-- Checks its arguments; QUEUE$grab (queue/grab.sql) claims.
 CREATE PROCEDURE {self}(IN worker_secret {text}, IN queue {text}, IN job_types {text}, IN n BIGINT)
 {traits}
 BEGIN

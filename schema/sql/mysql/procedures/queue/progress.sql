@@ -13,7 +13,7 @@ BEGIN
   END IF;
   SET p_written = FALSE;
   IF v_there IS NULL THEN
-    CALL {job}$judge(p_worker, p_id, p_token, FALSE, v_state, v_status, v_holder, v_lock, v_attempt_token);
+    CALL {job}$check_holder(p_worker, p_id, p_token, FALSE, v_state, v_status, v_holder, v_lock, v_attempt_token);
     IF v_status = 'running' THEN
       UPDATE {jobs} FORCE INDEX (PRIMARY) SET progress = p_percent, progress_note = COALESCE(NULLIF(p_note, ''), 'NONE'),
         progress_attempt = attempt, progress_time = {now} WHERE id = p_id;

@@ -22,7 +22,7 @@ BEGIN
     INTO v_state, v_status, v_holder, v_lock, v_attempt_token, v_type, v_key, v_attempt, v_interrupts, v_stopping, v_error, v_result,
       v_output, v_override, v_start, v_timeout, v_windows, p_time, v_factor, v_shard
   FROM {jobs} j FORCE INDEX (PRIMARY) WHERE j.id = p_id FOR UPDATE;
-  CALL {job}$judge(p_worker, p_id, p_token, FALSE, v_state, v_status, v_holder, v_lock, v_attempt_token);
+  CALL {job}$check_holder(p_worker, p_id, p_token, FALSE, v_state, v_status, v_holder, v_lock, v_attempt_token);
   SET v_now = {now};
   -- locking these rows would block the worker's heartbeat. A type that no config names has the queue's retry policy,
   -- and no other handlers

@@ -20,7 +20,7 @@ BEGIN
   SELECT j.state, j.status, j.worker_id, j.lock_token, j.attempt_token, j.attempt, j.time_windows, j.scheduled_run_time, j.job_type, j.job_key
     INTO v_state, v_status, v_holder, v_lock, v_attempt_token, p_attempt, v_windows, v_at, v_type, v_key
   FROM {jobs} j FORCE INDEX (PRIMARY) WHERE j.id = p_id FOR UPDATE;
-  CALL {job}$judge(p_worker, p_id, p_token, TRUE, v_state, v_status, v_holder, v_lock, v_attempt_token);
+  CALL {job}$check_holder(p_worker, p_id, p_token, TRUE, v_state, v_status, v_holder, v_lock, v_attempt_token);
   -- pausing the queue waits for these locks, so nothing starts after a pause
   SELECT JSON_EXTRACT(NULLIF(q.settings, 'NONE'), '$.zone'), q.paused,
     {inline unserved}

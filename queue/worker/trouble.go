@@ -1,0 +1,114 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/workers"
+	"github.com/hipq/hipq/schema"
+)
+
+// trouble handles a task's error. A database that will answer later doesn't end the worker, because waiting costs nothing
+// while the lock holds.
+func (l *loop) trouble(err error) error {
+	switch {
+	case err == nil:
+		l.hear()
+		if !l.awaySince.IsZero() && time.Now().After(l.backAt()) {
+			l.Log.Info("the database answers again", "after", time.Since(l.awaySince).Round(time.Millisecond))
+			l.awaySince = time.Time{}
+		}
+		return nil
+	case errors.Is(context.Cause(l.work), workers.ErrLockLost), passes(err) && l.lockLost():
+		return workers.ErrLockLost
+	case !passes(err):
+		return err
+	}
+	l.Log.Log(l.work, levelOf(!l.awaySince.IsZero()), "the database is busy or away", "error", err)
+	if l.awaySince.IsZero() {
+		l.awaySince = time.Now()
+	}
+	l.miss(err)
+	l.pausedUntil = time.Now().Add(pollEvery)
+	return nil
+}
+
+// passes says whether the database will work again without this worker's end: it is away or busy, or the password that the
+// worker began with has been changed.
+func passes(err error) bool {
+	kind, _ := schema.Diagnose(err)
+	return kind == schema.TryLater || engine.IsRefused(err)
+}
+
+// backAt is when an answer means that the trouble is over. Requests sent before it may be answered during it. A database on a
+// full disk still answers reads; within 4 polls the worker also writes, and fails again.
+func (l *loop) backAt() time.Time {
+	if missed := l.missed.Load(); missed != nil && schema.IsFull(*missed) {
+		return l.pausedUntil.Add(4 * pollEvery)
+	}
+	return l.pausedUntil
+}
+
+// levelOf returns the level of a warning that is logged as such once.
+func levelOf(said bool) slog.Level {
+	if said {
+		return slog.LevelDebug
+	}
+	return slog.LevelWarn
+}
+
+// untilAnswer returns how long to leave an unresponsive database alone.
+func (l *loop) untilAnswer() time.Duration { return time.Until(l.pausedUntil) }
+
+// miss records a database error. It is safe for concurrent use.
+func (l *loop) miss(err error) {
+	now := time.Now()
+	l.missed.Store(&err)
+	l.missedAt.Store(&now)
+}
+
+// away returns why the database is unreachable, unless it has answered since.
+func (l *loop) away() error {
+	missed, at, answered := l.missed.Load(), l.missedAt.Load(), l.answered.Load()
+	switch {
+	case missed == nil || at == nil || answered != nil && answered.After(*at) || engine.IsAnswer(*missed) && !engine.IsRefused(*missed):
+		return nil
+	case errors.Is(*missed, context.Canceled), errors.Is(*missed, context.DeadlineExceeded):
+		return schema.ErrNoAnswer
+	}
+	return *missed
+}
+
+// hear records that the database answered. It is safe for concurrent use.
+func (l *loop) hear() {
+	now := time.Now()
+	l.answered.Store(&now)
+}
+
+// patience is how long a worker without running handlers waits for the database before it leaves the rest to others.
+func (l *loop) patience() time.Duration { return max(l.Grace, 10*time.Second) }
+
+// errWaited is in the error of a worker whose database answers, but blocks what the worker needs.
+var errWaited = errors.New("waited for the database without success")
+
+// unanswered returns the error of a worker whose time to wait is over: the engine's last error, or no answer. A context's end
+// doesn't count, because the worker ended it.
+func (l *loop) unanswered(last error) error {
+	ended := last == nil || errors.Is(last, context.Canceled) || errors.Is(last, context.DeadlineExceeded)
+	if missed := l.missed.Load(); ended && missed != nil {
+		last, ended = *missed, false
+	}
+	switch {
+	case ended:
+		return schema.ErrNoAnswer
+	case engine.IsRefused(last):
+		return last
+	case engine.IsAnswer(last):
+		return fmt.Errorf("%w: %w", errWaited, last)
+	}
+	return errors.Join(schema.ErrNoAnswer, last)
+}
