@@ -122,7 +122,7 @@ func (q *Queue) Why(ctx context.Context, id int64, by Asker) (w Why, err error) 
 	return w, err
 }
 
-// lookAhead counts the due jobs before this one, and finds the first one in line whose group isn't what it waits for.
+// lookAhead counts the due jobs before this one, and finds the first one in line that waits for the queue's limit or rate.
 func (w *Why) lookAhead(ctx context.Context, usedBy map[string]int) error {
 	q, j, at := w.queue, w.Job, schema.Position{}
 	err := q.s.DB().SQL.QueryRowContext(ctx, "SELECT "+q.s.DB().PositionOf("t")+" FROM "+q.s.Table()+" t WHERE id = ?", j.ID).Scan(at.Into()...)
@@ -141,8 +141,10 @@ func (w *Why) lookAhead(ctx context.Context, usedBy map[string]int) error {
 			return texts.Wrap(err, "find the first job in line before job %d", j.ID)
 		}
 		for _, one := range line {
-			limit := q.s.LimitOf(one.Group)
-			if group := (claim.Limit{Max: limit, Whole: limit, Used: usedBy[one.Group]}); limit == 0 || group.HasRoom(one.Factor) {
+			most, all := q.s.LimitOf(one.Group), w.limits[claim.Queue]
+			group := claim.Limit{Max: most, Whole: most, Used: usedBy[one.Group]}
+			isOver := all != nil && one.Factor > 0 && !all.HasRoom(one.Factor) || w.RateWait > 0
+			if isOver && (most == 0 || group.HasRoom(one.Factor)) {
 				w.behind = one.ID
 				break
 			}
