@@ -245,7 +245,7 @@ rule rule_own_leave rules 's/j\.Ours \|\| !j\.waits\(\)/!j.waits()/'    # our ow
 rule rule_slotless_stay rules 's/if (j\.Held \|\| j\.InLine && j\.wasAsked\(now, Patience\)) \{/if j.Busy \&\& ($1) {/'   # a job without a slot stays in the line
 rule rule_slotless_line_up rules 's/slots < 1:/slots < 1 \&\& lacks == None:/'            # or gets there
 rule rule_asked_once rules 's/\(j\.Held \|\| isFirstOfOurs/(isFirstOfOurs/'                      # a worker asks for the first only, not for what has waited longer
-rule rule_asks_for_all rules 's/isFirstOfOurs && !j\.InLine/!j.InLine/'  # all of a worker's jobs line up
+rule rule_asks_for_all rules 's/isFirstOfOurs && !j\.InLine/(isFirstOfOurs || j.Weight > 0) \&\& !j.InLine/'  # all of a worker's jobs line up
 rule rule_asks_always rules 's/ && !j\.wasAsked\(now, AskEvery\)//'                       # each round asks for them again
 rule rule_asks_for_others rules 's/isFirst && j\.Held/isFirst/'                # what nobody runs is asked for again and again
 rule rule_others_asked_behind rules 's/isFirst && j\.Held/j.Held/'   # what isn't first is asked for

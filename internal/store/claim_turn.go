@@ -60,14 +60,12 @@ func (q *Queue) takeTurn(ctx context.Context, tx *engine.Tx, worker string, shar
 	if err != nil {
 		return nil, err
 	}
-	var registered sql.NullInt64
 	found := false
 	err = tx.Read(ctx, engine.Query{
-		SQL: "SELECT " + q.shardColumns() + ", " + q.isOpenQueue() + " AND " + q.workers.Working("?") +
-			", (SELECT throttle_limit FROM " + q.db.Queues() + " q WHERE q.queue = ?) FROM " + q.db.Shards() + " WHERE queue = ? AND shard = ?",
-		Args: []any{q.Name, worker, q.Name, q.Name, q.place(shard)}, Scan: engine.EachRow(func(row *sql.Rows) (err error) {
+		SQL:  "SELECT " + q.shardColumns() + ", " + q.isOpenQueue() + " AND " + q.workers.Working("?") + " FROM " + q.db.Shards() + " WHERE queue = ? AND shard = ?",
+		Args: []any{q.Name, worker, q.Name, q.place(shard)}, Scan: engine.EachRow(func(row *sql.Rows) (err error) {
 			found = true
-			t.row, err = q.scanShard(row, &t.open, &registered)
+			t.row, err = q.scanShard(row, &t.open)
 			return err
 		}),
 	})
@@ -78,11 +76,7 @@ func (q *Queue) takeTurn(ctx context.Context, tx *engine.Tx, worker string, shar
 		return t, nil // its division has changed, as the next poll finds out
 	}
 	tx.Now = t.row.at
-	limit := q.ThrottleLimit
-	if q.isDivided() && limit > 0 && registered.Valid { // the registered limit is the one that is divided
-		limit = int(registered.Int64)
-	}
-	t.Limits = q.LimitsOf(t.row, limit, q.isDivided())
+	t.Limits = q.LimitsOf(t.row, q.isDivided())
 	if t.row.starts.After(tx.Now) {
 		// The database's clock was set back: the starts count from now on, which must be saved once.
 		if err := t.countStarts(ctx, 0); err != nil {

@@ -25,9 +25,9 @@ func (q *Queue) TakeTurns(ctx context.Context, tx *engine.Tx, shards ...int) err
 }
 
 // LimitsOf returns the queue's limit and its rate, or a shard's shares of them, without what is in use of the limit.
-func (q *Queue) LimitsOf(row ShardRow, limit int, shares bool) claim.Limits {
+func (q *Queue) LimitsOf(row ShardRow, shares bool) claim.Limits {
 	l := claim.Limits{}
-	if limit > 0 {
+	if limit := q.ThrottleLimit; limit > 0 {
 		l[claim.Queue] = &claim.Limit{Max: limit, Whole: limit}
 		if shares {
 			l[claim.Queue].Max = row.Share

@@ -75,7 +75,7 @@ func (q *Queue) Why(ctx context.Context, id int64, by Asker) (w Why, err error) 
 	}
 	j, inShard := w.Job, ""
 	w.row = q.part(w.situation, j.Place)
-	w.limits, w.RateWait = q.s.LimitsOf(w.row, q.s.ThrottleLimit, true), q.s.RateWait(w.row, w.now)
+	w.limits, w.RateWait = q.s.LimitsOf(w.row, true), q.s.RateWait(w.row, w.now)
 	if w.shard, w.placed = w.division.Shard(j.Place); w.placed {
 		inShard = " AND shard = " + strconv.Itoa(j.Place)
 	}
