@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
+
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/queue"
@@ -175,5 +177,16 @@ func TestOverdue(t *testing.T) {
 		also(w)
 		err := w.overdue()
 		dbtest.Ensure(t, errors.Is(err, schema.ErrNoAnswer) == (name == ""), "%s: %v", name, err)
+	}
+}
+
+// TestTheServerLetsNobodyIn: a running worker waits while the server refuses its connection, because it has too many, or because of
+// the user: no right to the database, a wrong or expired password, a host that isn't allowed, an account that is locked or gone.
+func TestTheServerLetsNobodyIn(t *testing.T) {
+	for _, number := range []uint16{1040, 1203, 1226, 1044, 1045, 1130, 1396, 1698, 1820, 1862, 3118, 3955, 4151} {
+		dbtest.Ensure(t, passes(&mysql.MySQLError{Number: number}), "%d ends the worker", number)
+	}
+	for _, number := range []uint16{1049, 1064, 1142, 1143, 1146} { // no database, no table, no right to a table, a wrong statement
+		dbtest.Ensure(t, !passes(&mysql.MySQLError{Number: number}), "the worker waits after %d", number)
 	}
 }
