@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -189,4 +190,13 @@ func TestTheServerLetsNobodyIn(t *testing.T) {
 	for _, number := range []uint16{1049, 1064, 1142, 1143, 1146} { // no database, no table, no right to a table, a wrong statement
 		dbtest.Ensure(t, !passes(&mysql.MySQLError{Number: number}), "the worker waits after %d", number)
 	}
+}
+
+// TestZeroOptions: zero options are the documented defaults.
+func TestZeroOptions(t *testing.T) {
+	q := dbtest.Must(queue.New(dbtest.Open(t, "sqlite", dbtest.SQLite(t), "emails"), queue.Options{Name: "emails"}))(t)
+	w := dbtest.Must(newWorker(Params{Queues: []Queue{{Queue: q}}}))(t)
+	dbtest.Same(t, w.Options, DefaultOptions, "worker")
+	want := queue.Options{Name: "emails", Location: time.UTC, KeepFinished: queue.DefaultKeepFinished, KeepFailed: queue.DefaultKeepFailed}
+	dbtest.Ensure(t, reflect.DeepEqual(queue.Options(q.Options), want), "queue: %+v", q.Options)
 }
