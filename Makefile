@@ -178,7 +178,7 @@ snapshot: $(GORELEASER) ## build a release into dist/, and publish nothing
 	@$(if $(DOCKER),,echo "snapshot: without the container image, because no Docker daemon answers here")
 	$(GORELEASER) release --snapshot --clean --timeout 3h $(if $(DOCKER),,--skip=ko)
 
-packages: snapshot ## build a release, install its .deb in a bare Debian, run README's quick start, and purge it (needs root)
+packages: snapshot ## build a release, install its .deb and .rpm in a bare Debian, run README's quick start, and remove them (needs root)
 	.ci/packages dist/hipq_*_linux_$$(go env GOHOSTARCH).deb
 
 # Its notes are what CHANGELOG.md says of the version: from the heading to the next.

@@ -17,7 +17,8 @@ type FollowOptions struct {
 	Every time.Duration
 	// Lost, if set, gets the error when the database becomes unreadable.
 	Lost func(error)
-	Back func() // if set, is called when the database is readable again
+	// Back, if set, is called when the database is readable again.
+	Back func()
 }
 
 // Follow calls f once with each matching entry, existing and then new ones, until ctx ends (which is no error) or f

@@ -11,7 +11,7 @@ import (
 
 // PurgeOptions say what Purge deletes.
 type PurgeOptions struct {
-	// Before: older entries are deleted.
+	// Before: older entries are deleted; with a zero time none are.
 	Before time.Time
 	// Force also deletes hours that the monitor has not aggregated; they are then missing from its metrics.
 	Force bool

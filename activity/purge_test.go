@@ -96,6 +96,8 @@ func TestPurge(t *testing.T) {
 		}
 		purge("dry run")
 		dbtest.Same(t, cmp.Diff(all, left(t, l)), "", "a dry run deleted")
+		r := dbtest.Must(l.Purge(t.Context(), activity.PurgeOptions{Force: true}))(t)
+		dbtest.Same(t, r.Deleted, 0, "deleted before no time")
 		o.DryRun = false
 		purge("purge")
 		for _, gone := range []time.Time{at(0, time.Minute), at(0, 0), at(0, end), at(2, 0), at(2, end), at(5, 0)} {

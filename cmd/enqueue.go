@@ -139,17 +139,11 @@ func (a *app) enqueueJob(cmd *cobra.Command, i *instance, q *queue.Queue, jobTyp
 		said.ID = &added.ID
 	}
 	if o.dryRun && (!added.Duplicate || added.Replaced) {
-		at := j.At
-		if at.IsZero() {
-			now, err := i.db.SQL.Clock(cmd.Context())
-			if err != nil {
-				return err
-			}
-			at = now.Add(j.In)
+		at, err := admin.Of(q).DueAt(cmd.Context(), j)
+		if err != nil {
+			return err
 		}
-		if said.ScheduledRunTime = new(at.UTC()); j.In > 0 || !j.At.IsZero() {
-			due = ", due at " + i.local(at)
-		}
+		said.ScheduledRunTime, due = new(at.UTC()), ", due at "+i.local(at)
 	}
 	err = a.printEnqueued(said, due)
 	if a.out.err != nil && !o.dryRun { // a caller that repeats the command would add the job twice

@@ -15,18 +15,18 @@ import (
 
 // Options configure one queue of an instance.
 type Options struct {
-	// Name is the queue's name.
+	// Name is the queue's name; required.
 	Name string
-	// Types are the configured job types. Jobs of other types get the defaults below.
+	// Types are the configured job types; may be nil. Jobs of other types get the defaults below.
 	Types []job.Type
-	// ThrottleLimit bounds the sum of the throttle factors of locked and running jobs; below 1 means no limit. This, ThrottleGroups
+	// ThrottleLimit bounds the sum of the throttle factors of locked and running jobs; 0 means no limit. This, ThrottleGroups
 	// and Rate hold for all workers. hipq init or admin.Queue.Reshard applies new values; until then workers skip the queue.
 	ThrottleLimit int
 	// ThrottleGroups limit groups of jobs; nil means no groups.
 	ThrottleGroups *job.ThrottleGroups
 	// RefuseWeightless refuses new jobs whose throttle factor is 0, because no limit would hold them back.
 	RefuseWeightless bool
-	// Rate limits how many jobs start in any period, across all workers.
+	// Rate limits how many jobs start in any period, across all workers; the zero Rate is no limit.
 	Rate job.Rate
 	// Shards is the number of shards, at most 100. Workers on different shards don't block each other; jobs keep their order
 	// only within a shard. 0 means 1 for workers, and the database's number for applications. hipq init applies a new number;
@@ -34,9 +34,9 @@ type Options struct {
 	Shards int
 	// Concurrency is how many of the queue's jobs may run at once on one host; 0 means the worker's limit.
 	Concurrency int
-	// Order decides which due job starts first.
+	// Order decides which due job starts first; empty means job.ByPriority.
 	Order job.Order
-	// PriorityOrder says whether low or high priorities come first.
+	// PriorityOrder says whether low or high priorities come first; empty means job.LowestFirst.
 	PriorityOrder job.PriorityOrder
 	// DefaultPriority applies to types missing from Types. nil means the database's value, or else 100.
 	DefaultPriority *int
@@ -46,7 +46,7 @@ type Options struct {
 	DefaultRetry *job.RetryPolicy
 	// StrictTypes makes hipq enqueue and stored procedures refuse unconfigured types. The library and plain SQL ignore it.
 	StrictTypes bool
-	// Location is the time zone of the time windows.
+	// Location is the time zone of the time windows; nil means UTC.
 	Location *time.Location
 	// KeepFinished and KeepFailed are how long purge keeps final jobs, in whole seconds; 0 means the default.
 	KeepFinished, KeepFailed time.Duration

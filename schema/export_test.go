@@ -17,9 +17,9 @@ import (
 	"github.com/hipq/hipq/internal/engine"
 )
 
-// BeginMigration takes the migration lock; end releases it.
+// BeginMigration takes the migration lock, for which it waits 3 s; end releases it.
 func (db *DB) BeginMigration(ctx context.Context, conn *sqlx.Conn) (end func(error) error, err error) {
-	return migration{db: db, conn: conn}.begin(ctx)
+	return migration{db: db, conn: conn}.begin(ctx, 1)
 }
 
 // AddStep adds a migration step to a kind of unit until the test ends.

@@ -2,6 +2,7 @@ package schema_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/google/go-cmp/cmp"
+	"github.com/jmoiron/sqlx"
 
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/schema"
@@ -84,6 +86,19 @@ func TestMigrateWaits(t *testing.T) {
 		}
 	}
 	dbtest.Same(t, db.Check(t.Context(), queues), nil, "migrated")
+}
+
+// TestMigrateGivesUp: a program that holds init's lock for longer than a migration waits is named, and the migration ends.
+func TestMigrateGivesUp(t *testing.T) {
+	db := dbtest.Open(t, "mysql", dbtest.MySQL(t), "emails")
+	pool := sqlx.NewDb(db.SQL.DB, db.SQL.Engine)
+	other, conn := dbtest.Must(pool.Connx(t.Context()))(t), dbtest.Must(pool.Connx(t.Context()))(t)
+	defer func() { _, _ = other.Close(), conn.Close() }()
+	var id int64
+	dbtest.OK(t, other.QueryRowContext(t.Context(), "SELECT IF(GET_LOCK(CONCAT('hipq.', LEFT(SHA2(DATABASE(), 256), 16)), 0), CONNECTION_ID(), 0)").Scan(&id))
+	_, err := db.BeginMigration(t.Context(), conn)
+	kind, _ := schema.Diagnose(err)
+	dbtest.Ensure(t, errors.Is(err, schema.ErrHeld) && kind == schema.TryLater && strings.Contains(err.Error(), fmt.Sprintf("connection %d ", id)), "it ends with %v", err)
 }
 
 func migrate(t *testing.T, db *schema.DB, queues ...schema.Queue) {

@@ -174,7 +174,7 @@ func (db *DB) migration(ctx context.Context) (m migration, end func(error) error
 		return m, nil, errors.Join(err, closed())
 	}
 	m = migration{db: db, conn: conn}
-	over, err := m.begin(ctx)
+	over, err := m.begin(ctx, 20)
 	if err != nil {
 		return m, nil, errors.Join(fmt.Errorf("wait for another migration: %w", err), conn.Close(), closed())
 	}
@@ -187,8 +187,8 @@ type migration struct {
 	conn *sqlx.Conn
 }
 
-// begin takes the migration lock. SQLite's is the file's own, and the work under it is atomic.
-func (m migration) begin(ctx context.Context) (end func(error) error, err error) {
+// begin takes the migration lock. It gives up after so many waits of 3 s. SQLite's is the file's own, and the work under it is atomic.
+func (m migration) begin(ctx context.Context, waits int) (end func(error) error, err error) {
 	if m.db.SQL.Engine == engine.SQLite.Engine {
 		err := m.write(ctx, "BEGIN IMMEDIATE")
 		return func(failed error) error {
@@ -212,14 +212,14 @@ func (m migration) begin(ctx context.Context) (end func(error) error, err error)
 			return nil, err
 		}
 		var holder int64
-		if got != 1 && (tries == 1 || tries == 20) {
+		if got != 1 && (tries == 1 || tries >= waits) {
 			if err := m.conn.GetContext(ctx, &holder, "SELECT COALESCE(IS_USED_LOCK("+name+"), 0)"); err != nil {
 				return nil, err
 			}
 		}
 		held := fmt.Errorf("%w: connection %d has the lock of hipq init; if SHOW PROCESSLIST shows another program there: KILL %d", ErrHeld, holder, holder)
 		switch {
-		case holder != 0 && tries == 20:
+		case holder != 0 && tries >= waits:
 			return nil, held
 		case holder != 0:
 			m.db.Warn(held)

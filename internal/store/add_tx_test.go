@@ -29,6 +29,6 @@ func TestEnqueueBesideOwnTransaction(t *testing.T) {
 		took := time.Since(began)
 		kind, _ := schema.Diagnose(err)
 		ensure(t, errors.Is(err, schema.ErrHeld) && strings.Contains(err.Error(), "EnqueueTx") && kind == schema.TryLater, "it ends with %v", err)
-		ensure(t, took < 10*time.Second, "it took %s", took)
+		ensure(t, took < 5*time.Second, "it took %s", took)
 	})
 }

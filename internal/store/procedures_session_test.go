@@ -281,6 +281,24 @@ func TestProceduresParseForThemselves(t *testing.T) {
 	})
 }
 
+// Windows that many jobs have are parsed once in a grab. The server counts the calls of procedures within it.
+func TestProceduresParseOnce(t *testing.T) {
+	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
+		conn := s.conn()
+		calls := func() (name string, n int) {
+			must[any](t)(nil, conn.QueryRowContext(t.Context(), "SHOW SESSION STATUS LIKE 'Com_call_procedure'").Scan(&name, &n))
+			return name, n
+		}
+		for i := range 20 {
+			s.call("job_submit", "emails", "send", strconv.Itoa(i), nil, `{"time_windows": ["00:00-24:00", "mon 00:00-24:00", "tue 00:00-24:00"]}`)
+		}
+		_, before := calls()
+		got := must[[]row](t)(tryOn(t.Context(), conn, "job_grab", "w1", "emails", "send", 20))
+		_, after := calls()
+		ensure(t, len(got) == 20 && after-before > 20 && after-before < 40, "%d jobs took %d calls", len(got), after-before)
+	})
+}
+
 // weekdayAway is the day of the week three days from now.
 func weekdayAway(s env) string {
 	now := must[time.Time](s.t)(s.db.SQL.Clock(s.t.Context()))

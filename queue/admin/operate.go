@@ -193,3 +193,16 @@ func (q *Queue) AddJob(ctx context.Context, j job.Params) (added job.Added, err 
 	}
 	return all[0], nil
 }
+
+// DueAt is when a job that is added now would be due: at its time, or when its windows open next.
+func (q *Queue) DueAt(ctx context.Context, j job.Params) (time.Time, error) {
+	t, err := q.s.TypeOf(ctx, q.s.DB().SQL, j.Type)
+	now, failed := q.s.DB().SQL.Clock(ctx)
+	if err = cmp.Or(err, failed); err != nil {
+		return time.Time{}, texts.Wrap(err, "find out when the job would be due")
+	}
+	if !j.At.IsZero() {
+		now, j.In = j.At, 0
+	}
+	return policy.Opening(*cmp.Or(j.Windows, &t.Windows), q.s.Location, now.Add(j.In)), nil
+}

@@ -3,9 +3,12 @@ package worker
 import (
 	"context"
 	"errors"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/go-sql-driver/mysql"
 
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/store"
@@ -176,4 +179,24 @@ func TestOverdue(t *testing.T) {
 		err := w.overdue()
 		dbtest.Ensure(t, errors.Is(err, schema.ErrNoAnswer) == (name == ""), "%s: %v", name, err)
 	}
+}
+
+// TestTheServerLetsNobodyIn: a running worker waits while the server refuses its connection, because it has too many, or because of
+// the user: no right to the database, a wrong or expired password, a host that isn't allowed, an account that is locked or gone.
+func TestTheServerLetsNobodyIn(t *testing.T) {
+	for _, number := range []uint16{1040, 1203, 1226, 1044, 1045, 1130, 1396, 1698, 1820, 1862, 3118, 3955, 4151} {
+		dbtest.Ensure(t, passes(&mysql.MySQLError{Number: number}), "%d ends the worker", number)
+	}
+	for _, number := range []uint16{1049, 1064, 1142, 1143, 1146} { // no database, no table, no right to a table, a wrong statement
+		dbtest.Ensure(t, !passes(&mysql.MySQLError{Number: number}), "the worker waits after %d", number)
+	}
+}
+
+// TestZeroOptions: zero options are the documented defaults.
+func TestZeroOptions(t *testing.T) {
+	q := dbtest.Must(queue.New(dbtest.Open(t, "sqlite", dbtest.SQLite(t), "emails"), queue.Options{Name: "emails"}))(t)
+	w := dbtest.Must(newWorker(Params{Queues: []Queue{{Queue: q}}}))(t)
+	dbtest.Same(t, w.Options, DefaultOptions, "worker")
+	want := queue.Options{Name: "emails", Location: time.UTC, KeepFinished: queue.DefaultKeepFinished, KeepFailed: queue.DefaultKeepFailed}
+	dbtest.Ensure(t, reflect.DeepEqual(queue.Options(q.Options), want), "queue: %+v", q.Options)
 }
