@@ -13,7 +13,7 @@
 //   - A job in line that has room in all of its limits starts before what is behind it in any of them.
 //   - A job that is heavier than a limit runs when nothing else of that limit does.
 //   - A worker with a free slot asks for the jobs in line of the types that it runs. Another worker's job in line that none has
-//     asked for in Patience holds nothing up, nor does one whose lane is full. After Forgotten it leaves the line, with what its
+//     asked for in Patience blocks nothing, nor does one whose lane is full. After Forgotten it leaves the line, with what its
 //     group holds of its type.
 //
 // Room that is free again is noticed at once: a transaction that ends jobs of a group puts the first held one in line
@@ -22,7 +22,7 @@ package claim
 
 import "time"
 
-// Patience is how long a job in line holds others up after a worker last asked for it: perhaps none runs its type. After
+// Patience is how long a job in line blocks others after a worker last asked for it: perhaps none runs its type. After
 // Forgotten it leaves the line. AskEvery is how often a worker repeats that it asks for it.
 const (
 	Patience  = 10 * time.Second
@@ -100,7 +100,7 @@ func (l Limits) decide(j Job, slots int, now time.Time) Decision {
 		return Decision{Action: Reject}
 	case j.Opens.After(now):
 		return Decision{Action: Postpone}
-	case !j.HoldsUp(now):
+	case !j.Blocks(now):
 		return j.stays(now)
 	case !j.Ours:
 		return l.startsElsewhere(j, lacks)
@@ -113,7 +113,7 @@ func (l Limits) decide(j Job, slots int, now time.Time) Decision {
 	return l.wait(j, lacks, now)
 }
 
-// stays says for how long a job stays in line that holds nothing up.
+// stays says for how long a job stays in line that blocks nothing.
 func (j Job) stays(now time.Time) Decision {
 	if j.Busy || j.wasAsked(now, Forgotten) {
 		return Decision{}
@@ -135,7 +135,7 @@ func (l Limits) startsElsewhere(j Job, lacks Scope) Decision {
 	return Decision{Lacks: lacks}
 }
 
-// withoutSlot says how a job of ours waits for a slot: it no longer holds others up.
+// withoutSlot says how a job of ours waits for a slot: it no longer blocks others.
 func (j Job) withoutSlot(now time.Time) Decision {
 	if j.Held || j.InLine && j.wasAsked(now, Patience) {
 		return Decision{Yield, Slot}
@@ -166,8 +166,8 @@ func (j Job) wasAsked(now time.Time, within time.Duration) bool {
 	return now.Sub(j.Asked).Abs() < within
 }
 
-// HoldsUp says whether nothing behind the job starts while it waits. Another worker's job doesn't hold up others if its lane is
+// Blocks says whether nothing behind the job starts while it waits. Another worker's job doesn't block others if its lane is
 // full, or if that worker may be gone.
-func (j Job) HoldsUp(now time.Time) bool {
+func (j Job) Blocks(now time.Time) bool {
 	return j.Ours || !j.waits() || !(j.Busy || j.InLine && !j.wasAsked(now, Patience))
 }

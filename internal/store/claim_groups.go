@@ -26,7 +26,7 @@ func (c *start) withHeld(ctx context.Context, list []candidate, n int) ([]candid
 	for _, one := range list {
 		if j := one.job; j != nil {
 			groups[j.Group] = true
-			if !c.asClaimed(one).HoldsUp(c.tx.Now) {
+			if !c.asClaimed(one).Blocks(c.tx.Now) {
 				c.ignored[[2]string{j.Group, j.Type}] = true
 			}
 		}
