@@ -244,9 +244,7 @@ func (i *instance) knownSchedules(ctx context.Context, names []string, learn boo
 		}
 	}
 	if err == nil && len(learned) > 0 {
-		var failed map[string]error
-		rows, failed, err = scheduler.New(i.db, learned).Load(ctx, 0)
-		err = errors.Join(append(slices.Collect(maps.Values(failed)), err)...)
+		rows, err = saveSchedules(ctx, i.db, learned)
 	}
 	known := i.scheduleNames(rows)
 	for _, name := range names {
