@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/hipq/hipq/config"
+	"github.com/hipq/hipq/internal/scheduler"
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue"
@@ -258,7 +259,7 @@ func otherSchedules(l lookUp, i *instance) ([]string, error) {
 	if l.cmd.Name() == "run" {
 		return nil, nil
 	}
-	_, rows, err := i.timetable(l.ctx)
+	rows, err := scheduler.New(i.db, i.Schedules).Rows(l.ctx)
 	return i.scheduleNames(rows), err
 }
 

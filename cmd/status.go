@@ -69,7 +69,8 @@ func (a *app) statusCommand() *cobra.Command {
 			return a.watch(cmd.Context(), every, c.Location, show)
 		},
 	}
-	watchFlag(c, &watch)
+	c.Flags().StringVar(&watch, "watch", "", "repeat it at this interval, in place on a terminal, until ^C")
+	c.Flags().Lookup("watch").NoOptDefVal = "2s"
 	c.Flags().BoolVar(&o.shards, "shards", false, "also show each shard of queues that have several; --json always does")
 	return c
 }

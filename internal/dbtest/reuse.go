@@ -1,6 +1,7 @@
 package dbtest
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -171,24 +173,15 @@ func isUnreadable(err error) bool {
 
 // cells returns all cells of a query's rows as texts.
 func cells(ctx context.Context, db *sql.DB, query string) (list []string, err error) {
-	rows, err := db.QueryContext(ctx, query)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	columns, err := rows.Columns()
-	if err != nil {
-		return nil, err
-	}
-	row, into := make([]string, len(columns)), make([]any, len(columns))
-	for i := range row {
-		into[i] = &row[i]
-	}
-	for rows.Next() {
-		if err := rows.Scan(into...); err != nil {
-			return nil, err
+	err = engine.ReadOn(ctx, db, engine.Query{SQL: query, Scan: engine.EachRow(func(rows *sql.Rows) error {
+		columns, err := rows.Columns()
+		row, into := make([]string, len(columns)), make([]any, len(columns))
+		for i := range row {
+			into[i] = &row[i]
 		}
+		err = cmp.Or(err, rows.Scan(into...))
 		list = append(list, row...)
-	}
-	return list, rows.Err()
+		return err
+	})})
+	return list, err
 }
