@@ -87,10 +87,7 @@ type scheduled struct {
 
 // scheduleNames has the names of all schedules in the config or the database.
 func (i *instance) scheduleNames(rows map[string]scheduler.Row) []string {
-	names := slices.Collect(maps.Keys(rows))
-	for _, s := range i.Schedules {
-		names = append(names, s.Name)
-	}
+	names := slices.AppendSeq(i.ScheduleNames(), maps.Keys(rows))
 	slices.Sort(names)
 	return slices.Compact(names)
 }

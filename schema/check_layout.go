@@ -67,7 +67,7 @@ func (db *DB) HighIDs(ctx context.Context, tables ...string) (high []string, err
 	if db.SQL.Engine == engine.MySQL.Engine {
 		query = "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE() AND auto_increment >= ? AND table_name IN "
 	}
-	args := append([]any{int64(1) << 62}, anyOf(tables)...)
+	args := append([]any{int64(1) << 62}, engine.Args(tables)...)
 	if err := db.SQL.SelectContext(ctx, &high, query+engine.In(len(tables))+" ORDER BY 1", args...); err != nil {
 		return nil, fmt.Errorf("read the tables' next ids: %w", err)
 	}
@@ -141,7 +141,7 @@ func (db *DB) find(ctx context.Context, units []unit, look look) (owners map[str
 func recorded(tables []string, owners map[string]owner) engine.Query {
 	return engine.Query{
 		SQL:  "SELECT table_name, instance, queue, version, claim_order FROM " + ownersTable + " WHERE table_name IN " + engine.In(len(tables)),
-		Args: anyOf(tables),
+		Args: engine.Args(tables),
 		Scan: engine.EachRow(func(row *sql.Rows) error {
 			var o owner
 			err := row.Scan(&o.table, &o.instance, &o.queue, &o.version, &o.order)
@@ -180,7 +180,7 @@ func (db *DB) probe(units []unit, there map[string]bool) engine.Query {
 func (db *DB) present(units []unit, there map[string]bool) engine.Query {
 	var args []any
 	for _, u := range units {
-		args = append(args, anyOf(u.tables)...)
+		args = append(args, engine.Args(u.tables)...)
 	}
 	in := " IN " + engine.In(len(args))
 	query := "SELECT LOWER(name), COALESCE(sql, '') FROM sqlite_master WHERE type IN ('table', 'view', 'index') AND tbl_name COLLATE NOCASE" + in
@@ -197,13 +197,6 @@ func (db *DB) present(units []unit, there map[string]bool) engine.Query {
 		there[name], there[create] = true, true
 		return err
 	})}
-}
-
-func anyOf(names []string) (args []any) {
-	for _, name := range names {
-		args = append(args, name)
-	}
-	return args
 }
 
 func (db *DB) checkUnit(u unit, owners map[string]owner, there map[string]bool) error {

@@ -39,11 +39,12 @@ func (o Options) connector() (driver.Connector, error) {
 	if err := checkOptions(o.DSN, cfg); err != nil {
 		return nil, err
 	}
-	addrs, begin := addresses(cfg), 0
+	addrs, err := o.servers(cfg)
+	if err != nil {
+		return nil, err
+	}
+	begin := 0
 	if len(o.Nodes) > 0 {
-		if addrs, err = o.nodes(cfg); err != nil {
-			return nil, err
-		}
 		name, _ := os.Hostname() // hosts without a name all start at the same node
 		begin = NodeOf(cmp.Or(o.Host, name), len(addrs))
 	}
@@ -88,9 +89,7 @@ func (o Options) session(cfg *mysql.Config) (s session, err error) {
 	cfg.ColumnsWithAlias = false // columns are found by name
 	cfg.ParseTime = false        // Time reads the text itself, whatever the session's zone
 	cfg.AllowAllFiles = false    // else the server could ask for any file of this host
-	if cfg.Timeout == 0 {
-		cfg.Timeout = 10 * time.Second
-	}
+	cfg.Timeout = cmp.Or(cfg.Timeout, 10*time.Second)
 	cfg.Collation = "utf8mb4_bin"   // as in setUp, whatever the DSN says
 	cfg.Logger = &mysql.NopLogger{} // it would print to stderr, which cron mails
 	s.unlimited, err = mysql.NewConnector(cfg)

@@ -18,6 +18,15 @@ func In(n int) string {
 	return "(" + strings.Repeat("?,", n-1) + "?)"
 }
 
+// Args are values as parameters, for example of In.
+func Args[T any](values []T) []any {
+	args := make([]any, len(values))
+	for i, v := range values {
+		args[i] = v
+	}
+	return args
+}
+
 // Upsert updates a row or inserts it. The first names, as many as keys says, are the row's key. The names must be constants.
 func (tx *Tx) Upsert(ctx context.Context, table string, keys int, names []string, values []any) error {
 	key, keyArgs, columns, args := names[:keys], values[:keys], names[keys:], values[keys:]
