@@ -96,19 +96,7 @@ func TestBacklogReadsLittle(t *testing.T) {
 	for range 4 {
 		exec(t, db, "INSERT INTO shop_mail ("+columns+") SELECT "+columns+" FROM shop_mail")
 	}
-	reads := func() (n int64) {
-		rows, err := db.SQL.QueryContext(t.Context(), "SHOW SESSION STATUS LIKE 'Handler_read%'")
-		dbtest.OK(t, err)
-		defer func() { _ = rows.Close() }()
-		for rows.Next() {
-			var name string
-			var of int64
-			dbtest.OK(t, rows.Scan(&name, &of))
-			n += of
-		}
-		dbtest.OK(t, rows.Err())
-		return n
-	}
+	reads := func() int64 { return dbtest.Reads(t, db.SQL) }
 	const most = 10
 	before := reads()
 	for _, q := range queues {

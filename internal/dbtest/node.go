@@ -106,7 +106,7 @@ func together(t testing.TB, all []*Node) {
 
 // standing describes a node's component, its state there, and the number of nodes.
 func (n *Node) standing() string {
-	is, err := pairs(n.db, "SHOW STATUS WHERE Variable_name IN ('wsrep_cluster_status', 'wsrep_local_state_comment', 'wsrep_cluster_size')")
+	is, err := Pairs(context.Background(), n.db, "SHOW STATUS WHERE Variable_name IN ('wsrep_cluster_status', 'wsrep_local_state_comment', 'wsrep_cluster_size')")
 	if err != nil {
 		return err.Error()
 	}
@@ -115,7 +115,7 @@ func (n *Node) standing() string {
 
 func (n *Node) variable(which string) string {
 	n.t.Helper()
-	return Must(pairs(n.db, "SHOW VARIABLES LIKE '"+which+"'"))(n.t)[which]
+	return Must(Pairs(context.Background(), n.db, "SHOW VARIABLES LIKE '"+which+"'"))(n.t)[which]
 }
 
 // provide changes a setting of this node's replication library.

@@ -7,8 +7,6 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-
-	"github.com/hipq/hipq/internal/engine"
 )
 
 // Pool is an application's pool to the database from Each, with few connections and with settings that hipq's own connections
@@ -59,15 +57,6 @@ func session(t testing.TB, pool *sql.DB, driver string) map[string]string {
 	return sessionOf(t, conn, driver)
 }
 
-// pairs returns a query's rows of names and values.
-func pairs(on interface {
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-}, query string,
-) (map[string]string, error) {
-	all := map[string]string{}
-	return all, engine.ReadOn(context.Background(), on, engine.Query{SQL: query, Scan: engine.Pairs(all)})
-}
-
 // sessionOf returns a session's settings.
 func sessionOf(t testing.TB, conn *sql.Conn, driver string) map[string]string {
 	t.Helper()
@@ -77,7 +66,7 @@ func sessionOf(t testing.TB, conn *sql.Conn, driver string) map[string]string {
 	} else if _, err := conn.ExecContext(context.Background(), "SET sql_select_limit = 18446744073709551615"); err != nil {
 		t.Fatal(err) // otherwise it applies to this query too
 	}
-	settings := Must(pairs(conn, query))(t)
+	settings := Must(Pairs(context.Background(), conn, query))(t)
 	// every statement changes these
 	maps.DeleteFunc(settings, func(name, _ string) bool {
 		switch name {

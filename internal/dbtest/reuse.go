@@ -1,7 +1,6 @@
 package dbtest
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -171,17 +169,13 @@ func isUnreadable(err error) bool {
 	return ok && failure.Number == 3854
 }
 
-// cells returns all cells of a query's rows as texts.
+// cells returns all cells of a query's rows.
 func cells(ctx context.Context, db *sql.DB, query string) (list []string, err error) {
-	err = engine.ReadOn(ctx, db, engine.Query{SQL: query, Scan: engine.EachRow(func(rows *sql.Rows) error {
-		columns, err := rows.Columns()
-		row, into := make([]string, len(columns)), make([]any, len(columns))
-		for i := range row {
-			into[i] = &row[i]
+	rows, err := Rows(ctx, db, query)
+	for _, row := range rows {
+		for _, cell := range row {
+			list = append(list, cell.String)
 		}
-		err = cmp.Or(err, rows.Scan(into...))
-		list = append(list, row...)
-		return err
-	})})
+	}
 	return list, err
 }
