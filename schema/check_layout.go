@@ -14,6 +14,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/texts"
 )
 
 // Check checks that the tables of the instance and of these queues exist, with their indexes, and are up to date.
@@ -68,10 +69,8 @@ func (db *DB) HighIDs(ctx context.Context, tables ...string) (high []string, err
 		query = "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE() AND auto_increment >= ? AND table_name IN "
 	}
 	args := append([]any{int64(1) << 62}, engine.Args(tables)...)
-	if err := db.SQL.SelectContext(ctx, &high, query+engine.In(len(tables))+" ORDER BY 1", args...); err != nil {
-		return nil, fmt.Errorf("read the tables' next ids: %w", err)
-	}
-	return high, nil
+	err = db.SQL.SelectContext(ctx, &high, query+engine.In(len(tables))+" ORDER BY 1", args...)
+	return high, texts.Wrap(err, "read the tables' next ids")
 }
 
 // SayHighIDs returns what is wrong with tables of HighIDs, and the remedy.
@@ -244,17 +243,10 @@ func (db *DB) denied(ctx context.Context, u unit, owners map[string]owner, there
 type QueueErrors map[string]error
 
 func (e QueueErrors) Error() string {
-	var reasons []string
-	for _, err := range e.Unwrap() {
-		reasons = append(reasons, err.Error())
-	}
-	return strings.Join(reasons, "; ")
+	return strings.Join(texts.Map(e.Unwrap(), error.Error), "; ")
 }
 
 // Unwrap returns the errors in the order of the queues' names.
-func (e QueueErrors) Unwrap() (list []error) {
-	for _, name := range slices.Sorted(maps.Keys(e)) {
-		list = append(list, e[name])
-	}
-	return list
+func (e QueueErrors) Unwrap() []error {
+	return texts.Map(slices.Sorted(maps.Keys(e)), func(name string) error { return e[name] })
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/texts"
 )
 
 // silence is how long the server may take to answer, unless the DSN says otherwise. longSilence is for commands that
@@ -321,10 +322,7 @@ func (c session) setVariables(ctx context.Context, conn driver.ExecerContext) er
 		return nil
 	}
 	names := slices.Sorted(maps.Keys(c.variables))
-	list := make([]string, len(names))
-	for i, name := range names {
-		list[i] = name + " = " + c.variables[name]
-	}
+	list := texts.Map(names, func(name string) string { return name + " = " + c.variables[name] })
 	_, err := conn.ExecContext(ctx, "SET "+strings.Join(list, ", "), nil)
 	if my, ok := errors.AsType[*mysql.MySQLError](err); ok {
 		if trouble, _ := Diagnose(err); trouble == TryLater {

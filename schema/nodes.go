@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/hipq/hipq/internal/texts"
 )
 
 // connectNodeWithin limits how long a connection to one of several nodes may take.
@@ -31,11 +33,7 @@ func addresses(cfg *mysql.Config) []string {
 	if inner, ok := strings.CutSuffix(text, "]:3306"); ok && strings.HasPrefix(inner, "[") {
 		text = inner[1:]
 	}
-	list := strings.Split(text, ",")
-	for i, addr := range list {
-		list[i] = withPort(strings.TrimSpace(addr))
-	}
-	return list
+	return texts.Map(strings.Split(text, ","), func(addr string) string { return withPort(strings.TrimSpace(addr)) })
 }
 
 // Servers returns the addresses of the Nodes, or of the DSN, in order, and the Options to open each alone.
