@@ -197,9 +197,7 @@ func (m *Monitor) types(ctx context.Context, s *State) error {
 	if err := m.lastAttempts(ctx, s, of); err != nil {
 		return err
 	}
-	for _, k := range slices.SortedFunc(maps.Keys(found), key.compare) {
-		s.Types = append(s.Types, *found[k])
-	}
+	s.Types = texts.Map(slices.SortedFunc(maps.Keys(found), key.compare), func(k key) TypeState { return *found[k] })
 	return nil
 }
 
