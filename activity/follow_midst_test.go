@@ -108,16 +108,7 @@ func TestFollowReadsLittle(t *testing.T) {
 	t.Parallel()
 	db := dbtest.Open(t, "mysql", dbtest.MySQL(t))
 	db.SQL.SetMaxOpenConns(1) // the one whose reads are counted
-	reads := func() (n int64) {
-		dbtest.OK(t, db.SQL.Read(t.Context(), engine.Query{SQL: "SHOW SESSION STATUS LIKE 'Handler_read%'", Scan: engine.EachRow(func(row *sql.Rows) error {
-			var name string
-			var of int64
-			err := row.Scan(&name, &of)
-			n += of
-			return err
-		})}))
-		return n
-	}
+	reads := func() int64 { return dbtest.Reads(t, db.SQL) }
 	added(t, db, 1, 2, 3)
 	for range 13 {
 		dbtest.Must(db.SQL.ExecContext(t.Context(), "INSERT INTO "+db.Activity()+" (at, kind, state, queue) SELECT at, kind, state, queue FROM "+db.Activity()))(t)

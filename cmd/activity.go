@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue"
 )
 
@@ -130,11 +131,7 @@ func (a *app) printEntry(i *instance, e activity.Entry) error {
 	if a.json {
 		return a.printJSON(e.JSON())
 	}
-	row := entryRow(i.local(e.At), e)
-	for n := range row {
-		row[n] = cell(row[n])
-	}
-	a.out.line("%s", strings.Join(row, "  "))
+	a.out.line("%s", strings.Join(texts.Map(entryRow(i.local(e.At), e), cell), "  "))
 	return a.out.err
 }
 

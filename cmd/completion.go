@@ -12,11 +12,11 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/hipq/hipq/config"
+	"github.com/hipq/hipq/internal/scheduler"
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
-	"github.com/hipq/hipq/queue/schedule"
 )
 
 const completionLong = `Prints a script that lets a shell complete commands, flags, queues, job types, states, ids, workers and file names
@@ -93,11 +93,12 @@ type lookUp struct {
 
 // byArgument and byFlag hold the offers by an argument's or a flag's name.
 var (
-	queueOffers = offers{func(_ lookUp, c *config.Config) []string { return c.QueueNames() }, otherQueues}
-	typeOffers  = offers{configTypes, otherTypes}
-	idOffers    = offers{nil, newestIDs}
-	byArgument  = map[string]offers{"QUEUE": queueOffers, "TYPE": typeOffers, "ID": idOffers, "NAME": {configSchedules, otherSchedules}}
-	byFlag      = map[string]offers{"queue": queueOffers, "type": typeOffers, "job": idOffers, "worker": {nil, lastWorkers}, "fingerprint": {nil, fingerprints}}
+	queueOffers    = offers{func(_ lookUp, c *config.Config) []string { return c.QueueNames() }, otherQueues}
+	typeOffers     = offers{configTypes, otherTypes}
+	idOffers       = offers{nil, newestIDs}
+	scheduleOffers = offers{func(_ lookUp, c *config.Config) []string { return c.ScheduleNames() }, otherSchedules}
+	byArgument     = map[string]offers{"QUEUE": queueOffers, "TYPE": typeOffers, "ID": idOffers, "NAME": scheduleOffers}
+	byFlag         = map[string]offers{"queue": queueOffers, "type": typeOffers, "job": idOffers, "worker": {nil, lastWorkers}, "fingerprint": {nil, fingerprints}}
 )
 
 const noFiles = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
@@ -249,16 +250,12 @@ func fingerprints(l lookUp, i *instance) (found []string, err error) {
 	return slices.Compact(slices.Sorted(slices.Values(found))), err
 }
 
-func configSchedules(_ lookUp, c *config.Config) []string {
-	return texts.Map(c.Schedules, func(s schedule.Schedule) string { return s.Name })
-}
-
 // otherSchedules returns the schedules of other configs. They can be paused, but not run.
 func otherSchedules(l lookUp, i *instance) ([]string, error) {
 	if l.cmd.Name() == "run" {
 		return nil, nil
 	}
-	_, rows, err := i.timetable(l.ctx)
+	rows, err := scheduler.New(i.db, i.Schedules).Rows(l.ctx)
 	return i.scheduleNames(rows), err
 }
 

@@ -2,7 +2,6 @@ package cmd
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -90,11 +89,9 @@ func settingCells(s config.Setting) (cells [2]string, err error) {
 	case string:
 		text = value
 	default:
-		var written strings.Builder
-		e := json.NewEncoder(&written)
-		e.SetEscapeHTML(false)
-		err = e.Encode(value)
-		text = strings.TrimSuffix(written.String(), "\n")
+		var line []byte
+		line, err = texts.JSON(value)
+		text = strings.TrimSuffix(string(line), "\n")
 	}
 	return [2]string{oneLine(s.Key), oneLine(text)}, err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/config"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
@@ -134,10 +135,9 @@ func (a *app) enqueueJob(cmd *cobra.Command, i *instance, q *queue.Queue, jobTyp
 	if text := strings.TrimSpace(j.Data); text != "" && strings.ContainsAny(text[:1], "{[") && !json.Valid([]byte(text)) {
 		a.say("--data begins like JSON but is not valid: the job gets it as text")
 	}
-	said, due := enqueued{Queue: q.Name, Duplicate: added.Duplicate, Replaced: added.Replaced, DryRun: o.dryRun}, ""
-	if added.ID != 0 {
-		said.ID = &added.ID
-	}
+	said, due := enqueued{
+		ID: texts.Nullable(added.ID == 0, added.ID), Queue: q.Name, Duplicate: added.Duplicate, Replaced: added.Replaced, DryRun: o.dryRun,
+	}, ""
 	if o.dryRun && (!added.Duplicate || added.Replaced) {
 		at, err := admin.Of(q).DueAt(cmd.Context(), j)
 		if err != nil {

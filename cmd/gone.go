@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -35,10 +36,7 @@ func (e gone) hint() string {
 
 // seen returns the note of when this user's ticks last found the config's database; nil if it can't be stored.
 func seen(c *config.Config) *alert.Seen {
-	where := c.Database.Path // only SQLite has one
-	if where == "" {
-		where = schema.WithoutPassword(c.Database.DSN)
-	}
+	where := cmp.Or(c.Database.Path, schema.WithoutPassword(c.Database.DSN)) // only SQLite has a path
 	s, err := alert.SeenOf(where + "\x00" + c.Name)
 	if err != nil {
 		return nil

@@ -291,15 +291,11 @@ func (h hostileDB) count(queue, where string) (n int) {
 // ids returns the ids of the matching rows.
 func (h hostileDB) ids(queue, where string) (ids []string) {
 	h.t.Helper()
-	rows, err := h.conn.QueryContext(context.Background(), "SELECT id FROM shop_"+queue+" WHERE "+where+" ORDER BY id")
-	dbtest.OK(h.t, err)
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
-		var id string
-		must(h.t, rows.Scan(&id))
-		ids = append(ids, id)
+	rows, err := dbtest.Rows(context.Background(), h.conn, "SELECT id FROM shop_"+queue+" WHERE "+where+" ORDER BY id")
+	must(h.t, err)
+	for _, row := range rows {
+		ids = append(ids, row[0].String)
 	}
-	must(h.t, rows.Err())
 	return ids
 }
 

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
+	"github.com/hipq/hipq/queue/schedule"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -216,14 +218,10 @@ func (a *app) runInit(cmd *cobra.Command, yes bool) error {
 	for _, q := range done.Limited {
 		a.out.line("applied the new limits of queue %s", q)
 	}
-	if procedures != "" {
-		a.out.line("%s", procedures)
-	}
-	if done.LeftOut != "" {
-		a.out.line("%s", done.LeftOut)
-	}
-	if done.RightsLost != "" {
-		a.out.line("%s", done.RightsLost)
+	for _, said := range []string{procedures, done.LeftOut, done.RightsLost} {
+		if said != "" {
+			a.out.line("%s", said)
+		}
 	}
 	return nil
 }
@@ -255,8 +253,10 @@ func (done *initialised) migrate(cmd *cobra.Command, c *config.Config) (err erro
 			return err
 		}
 	}
-	if err := learn(cmd.Context(), db, c); err != nil {
-		return err
+	if len(c.Schedules) > 0 { // so that they begin now and not at the next tick
+		if _, err := saveSchedules(cmd.Context(), db, c.Schedules); err != nil {
+			return err
+		}
 	}
 	made, err = db.MakeProcedures(cmd.Context(), c.QueueTables())
 	done.Procedures = append(done.Procedures, made...)
@@ -313,25 +313,16 @@ func (done *initialised) register(ctx context.Context, db *schema.DB, o queue.Op
 	return err
 }
 
-// learn stores the config's schedules, so that they begin now and not at the next tick.
-func learn(ctx context.Context, db *schema.DB, c *config.Config) error {
-	if len(c.Schedules) == 0 {
-		return nil
-	}
-	_, failed, err := scheduler.New(db, c.Schedules).Load(ctx, 0)
-	return errors.Join(append(slices.Collect(maps.Values(failed)), err)...)
+// saveSchedules stores schedules, and returns their rows.
+func saveSchedules(ctx context.Context, db *schema.DB, all []schedule.Schedule) (map[string]scheduler.Row, error) {
+	rows, failed, err := scheduler.New(db, all).Load(ctx, 0)
+	return rows, errors.Join(append(slices.Collect(maps.Values(failed)), err)...)
 }
 
 // writeStarter writes a first config where the next command finds it. It never replaces a file. wrote is false if
 // another init was faster.
 func (a *app) writeStarter() (wrote bool, err error) {
-	file := a.configFile
-	if file == "" {
-		file = os.Getenv("HIPQ_CONFIG")
-	}
-	if file == "" {
-		file = "hipq.yaml"
-	}
+	file := cmp.Or(a.configFile, os.Getenv("HIPQ_CONFIG"), "hipq.yaml")
 	err = files.Write(file, config.Starter(), 0o600, os.Link) // the user may add a password
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return false, fmt.Errorf("%w: write the first config: %w", config.ErrInvalid, err)

@@ -14,7 +14,6 @@ import (
 	"github.com/hipq/hipq/internal/scheduler"
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/monitor"
-	"github.com/hipq/hipq/queue/schedule"
 )
 
 var (
@@ -48,8 +47,7 @@ type found struct {
 }
 
 func (i *instance) found(f monitor.Finding) found {
-	names := texts.Map(i.Schedules, func(s schedule.Schedule) string { return s.Name })
-	config := crc32.ChecksumIEEE(fmt.Append(nil, i.Alert, names))
+	config := crc32.ChecksumIEEE(fmt.Append(nil, i.Alert, i.ScheduleNames()))
 	return found{fmt.Sprintf("%08x", config), f.Severity, f.What, or0(f.Queue), or0(f.JobType)}
 }
 

@@ -30,32 +30,17 @@ func (a *app) runCheck(cmd *cobra.Command, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeoutCause(cmd.Context(), timeout, late)
 	defer cancel()
 	cmd.SetContext(ctx)
-	type result struct {
-		judged
-		err error
-	}
-	done := make(chan result, 1)
-	go func() {
-		var r result
-		r.judged, r.err = a.check(cmd)
-		done <- r
-	}()
-	var r result
-	select {
-	case r = <-done:
-	case <-ctx.Done(): // the goroutine may hang; leave it behind
-		r.err = ctx.Err()
-	}
+	j, err := await(ctx, func() (judged, error) { return a.check(cmd) }) // it may hang
 	switch {
-	case errors.Is(r.err, context.DeadlineExceeded) && errors.Is(context.Cause(ctx), late):
+	case errors.Is(err, context.DeadlineExceeded) && errors.Is(context.Cause(ctx), late):
 		return late
-	case r.err != nil:
-		return r.err
-	}
-	if err := a.printCheck(r.judged); err != nil {
+	case err != nil:
 		return err
 	}
-	if severity := monitor.Severity(r.Severity); severity != monitor.OK {
+	if err := a.printCheck(j); err != nil {
+		return err
+	}
+	if severity := monitor.Severity(j.Severity); severity != monitor.OK {
 		return verdict{severity}
 	}
 	return nil
@@ -125,12 +110,7 @@ func checkLine(status, text, perfdata string) string {
 // has an error rate of 0. A queue's measures cover all its types; they have no limits, because limits are by type.
 func measures(a monitor.Alert, s monitor.State) []measured {
 	var all []measured
-	limit := func(l float64) *float64 {
-		if l == monitor.Off {
-			return nil
-		}
-		return &l
-	}
+	limit := func(l float64) *float64 { return texts.Nullable(l == monitor.Off, l) }
 	add := func(label string, value *float64, unit string, l monitor.Limits) {
 		all = append(all, measured{label, value, unit, limit(l.Warning), limit(l.Critical)})
 	}
@@ -172,27 +152,21 @@ func measures(a monitor.Alert, s monitor.State) []measured {
 
 // perfdata formats measures by the guidelines: label=value[unit];[warning];[critical];[min];[max].
 func perfdata(all []measured) string {
-	words := make([]string, len(all))
-	for n, m := range all {
+	return strings.Join(texts.Map(all, func(m measured) string {
 		value := "U" // unknown
 		if m.Value != nil {
-			value = decimal(*m.Value) + m.Unit
+			value = decimal(m.Value) + m.Unit
 		}
-		words[n] = fmt.Sprintf("%s=%s;%s;%s;0", m.Label, value, limitText(m.Warning), limitText(m.Critical))
-	}
-	return strings.Join(words, " ")
+		return fmt.Sprintf("%s=%s;%s;%s;0", m.Label, value, decimal(m.Warning), decimal(m.Critical))
+	}), " ")
 }
 
-func limitText(limit *float64) string {
-	if limit == nil {
+// decimal formats a number with at most three decimals and no exponent; none is empty.
+func decimal(f *float64) string {
+	if f == nil {
 		return ""
 	}
-	return decimal(*limit)
-}
-
-// decimal formats a number with at most three decimals and no exponent.
-func decimal(f float64) string {
-	text := strconv.FormatFloat(f, 'f', 3, 64)
+	text := strconv.FormatFloat(*f, 'f', 3, 64)
 	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
 }
 

@@ -21,7 +21,7 @@ func (a *app) printMetrics(instance string, r monitored) error {
 	g.set("hipq_health", "Whether all is within the limits of the config: 0 yes, 1 warning, 2 critical.", float64(r.Health.Severity.Rank()))
 	finding := g.by("hipq_health_finding", "What is above its limit: 1 warning, 2 critical.", "what", "queue", "job_type")
 	for _, f := range r.Health.Findings {
-		finding.set(float64(f.Severity.Rank()), f.What, maybeLabel(f.Queue), maybeLabel(f.JobType))
+		finding.set(float64(f.Severity.Rank()), f.What, label(or0(f.Queue)), label(or0(f.JobType)))
 	}
 	if !s.LastTick.IsZero() {
 		g.set("hipq_last_tick_timestamp_seconds", "The last sign of life of any worker.", seconds(s.LastTick))
@@ -141,10 +141,3 @@ func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
 
 // label makes a foreign text a visible, one-line value of a label.
 func label(text string) string { return oneLine(strings.ToValidUTF8(text, "\uFFFD")) }
-
-func maybeLabel(text *string) string {
-	if text == nil {
-		return ""
-	}
-	return label(*text)
-}

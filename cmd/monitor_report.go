@@ -65,26 +65,23 @@ func (i *instance) reportNow(ctx context.Context, p *report.Page) error {
 	if err := i.reportWork(ctx, queues, p); err != nil {
 		return err
 	}
-	_, rows, err := i.timetable(ctx)
+	all, now, err := i.allScheduled(ctx)
 	if err != nil {
 		return err
 	}
-	var schedules []report.Schedule
-	for _, name := range i.scheduleNames(rows) {
-		schedules = append(schedules, i.scheduled(name, rows, p.Made).reported(i, rows[name].Missed(), p.Made))
-	}
+	schedules := texts.Map(all, func(s scheduled) report.Schedule { return s.reported(i, now) })
 	slices.SortStableFunc(schedules, func(a, b report.Schedule) int { return b.Urgency() - a.Urgency() })
 	p.Schedules = report.ListOf(schedules, "schedule", i.shared("hipq schedules"))
 	return nil
 }
 
 // reported is the schedule for a page.
-func (s scheduled) reported(i *instance, missed bool, now time.Time) report.Schedule {
+func (s scheduled) reported(i *instance, now time.Time) report.Schedule {
 	of := report.Schedule{
 		Name: s.Name, When: s.When, Queue: s.Queue, JobType: s.JobType, Next: s.NextSlot.Time, Last: s.LastSlot.Time, Overdue: s.overdue(),
 		Remark: s.remark(i, now),
 	}
-	if missed {
+	if s.missed {
 		of.Missed, of.MissedLately = s.LeftSlot.Time, s.leftLately(now)
 	}
 	return of

@@ -280,10 +280,10 @@ func (n *ndjson) wouldEnqueue(ctx context.Context, jobs []job.Params) ([]job.Add
 }
 
 func (n *ndjson) stopped(err error) error {
+	if errors.Is(err, context.Canceled) {
+		err = errInterrupted // the advice says more
+	}
 	if n.would != nil {
-		if errors.Is(err, context.Canceled) {
-			err = errInterrupted
-		}
 		return advised{err, fmt.Sprintf("the lines before line %d would be done (added %d, duplicates %d)", n.in+1, n.counts.Added, n.counts.Duplicates)}
 	}
 	from := max(n.in, n.taken) + 1
@@ -293,9 +293,6 @@ func (n *ndjson) stopped(err error) error {
 	}
 	if !n.again {
 		next = fmt.Sprintf("begin with line %d", from)
-	}
-	if errors.Is(err, context.Canceled) {
-		err = errInterrupted // the advice says more
 	}
 	return advised{err, fmt.Sprintf("the lines before line %d are done (added %d, duplicates %d); %sto continue: %s",
 		n.in+1, n.counts.Added, n.counts.Duplicates, n.mend, next)}

@@ -219,11 +219,7 @@ func (a *app) summarize(d operated) error {
 func (d *operated) try(ctx context.Context, batch []*change) (refused []error, err error) {
 	refused = make([]error, len(batch))
 	if !d.dryRun {
-		ids := make([]int64, len(batch))
-		for n, c := range batch {
-			ids[n] = c.ID
-		}
-		err = d.do(ctx, d.q, ids, batch)
+		err = d.do(ctx, d.q, texts.Map(batch, func(c *change) int64 { return c.ID }), batch)
 		if some, ok := errors.AsType[admin.Refused](err); ok {
 			return some, nil
 		}
@@ -235,10 +231,7 @@ func (d *operated) try(ctx context.Context, batch []*change) (refused []error, e
 	for n, c := range batch {
 		j, err := d.q.Get(ctx, c.ID)
 		if err == nil {
-			err = d.can(j)
-			if err != nil {
-				err = fmt.Errorf("job %d of %s: %w", c.ID, d.q.Name, err)
-			}
+			err = texts.Wrap(d.can(j), "job %d of %s", c.ID, d.q.Name)
 		}
 		if err == nil && d.would != nil {
 			err = d.would(d.q, j, c)
@@ -252,10 +245,7 @@ func (d *operated) try(ctx context.Context, batch []*change) (refused []error, e
 
 // operateBatch returns only errors that would affect every job.
 func (a *app) operateBatch(ctx context.Context, ids []int64, d *operated) error {
-	batch := make([]*change, len(ids))
-	for n, id := range ids {
-		batch[n] = &change{Queue: d.q.Name, ID: id, Result: d.result, DryRun: d.dryRun}
-	}
+	batch := texts.Map(ids, func(id int64) *change { return &change{Queue: d.q.Name, ID: id, Result: d.result, DryRun: d.dryRun} })
 	refused, err := d.try(ctx, batch)
 	if err != nil {
 		return err
@@ -315,12 +305,12 @@ func (a *app) confirm(ctx context.Context, question string) error {
 
 func listed(ids []int64) string {
 	const most = 20
-	var text strings.Builder
-	for n, id := range ids[:min(most, len(ids))] {
-		text.WriteString([]string{": ", ", "}[min(n, 1)] + strconv.FormatInt(id, 10))
+	if len(ids) == 0 {
+		return ""
 	}
+	text := ": " + strings.Join(texts.Map(ids[:min(most, len(ids))], number), ", ")
 	if more := len(ids) - most; more > 0 {
-		fmt.Fprintf(&text, " and %d more", more)
+		text += fmt.Sprintf(" and %d more", more)
 	}
-	return text.String()
+	return text
 }

@@ -81,31 +81,31 @@ type scheduled struct {
 	InTurn bool `json:"in_turn"`
 	// OtherWhen has the slots of the other config; null unless InTurn.
 	OtherWhen *string `json:"other_when"`
-}
-
-// timetable returns the scheduler of the config, and the schedules' rows by name.
-func (i *instance) timetable(ctx context.Context) (t *scheduler.Scheduler, rows map[string]scheduler.Row, err error) {
-	t = scheduler.New(i.db, i.Schedules)
-	rows, err = t.Rows(ctx)
-	return t, rows, err
+	// missed says that left_slot was missed.
+	missed bool
 }
 
 // scheduleNames has the names of all schedules in the config or the database.
 func (i *instance) scheduleNames(rows map[string]scheduler.Row) []string {
-	names := slices.Collect(maps.Keys(rows))
-	for _, s := range i.Schedules {
-		names = append(names, s.Name)
-	}
+	names := slices.AppendSeq(i.ScheduleNames(), maps.Keys(rows))
 	slices.Sort(names)
 	return slices.Compact(names)
 }
 
-func (a *app) listSchedules(cmd *cobra.Command, i *instance) error {
-	_, rows, err := i.timetable(cmd.Context())
-	if err != nil {
-		return err
+// allScheduled describes all schedules, by name, as they are now.
+func (i *instance) allScheduled(ctx context.Context) (all []scheduled, now time.Time, err error) {
+	rows, err := scheduler.New(i.db, i.Schedules).Rows(ctx)
+	if err == nil {
+		now, err = i.db.SQL.Clock(ctx)
 	}
-	now, err := i.db.SQL.Clock(cmd.Context())
+	if err != nil {
+		return nil, now, err
+	}
+	return texts.Map(i.scheduleNames(rows), func(name string) scheduled { return i.scheduled(name, rows[name], now) }), now, nil
+}
+
+func (a *app) listSchedules(cmd *cobra.Command, i *instance) error {
+	all, now, err := i.allScheduled(cmd.Context())
 	if err != nil {
 		return err
 	}
@@ -113,8 +113,7 @@ func (a *app) listSchedules(cmd *cobra.Command, i *instance) error {
 	t := newTable(a.out, "SCHEDULE", i.zoned("WHEN"), "QUEUE", "TYPE", "LAST SLOT", "JOB", "NEXT SLOT", "REMARK").
 		narrowing([]string{"SCHEDULE", "TYPE"}, []string{"REMARK", "JOB", "QUEUE", "TYPE", "LAST SLOT"})
 	remarks := map[string]string{}
-	for _, name := range i.scheduleNames(rows) {
-		s := i.scheduled(name, rows, now)
+	for _, s := range all {
 		if a.json {
 			if err := a.printJSON(s); err != nil {
 				return err
@@ -147,15 +146,14 @@ func (a *app) listSchedules(cmd *cobra.Command, i *instance) error {
 }
 
 // scheduled describes a schedule of this config as the database has it, or one of another config.
-func (i *instance) scheduled(name string, rows map[string]scheduler.Row, now time.Time) scheduled {
-	row := rows[name]
+func (i *instance) scheduled(name string, row scheduler.Row, now time.Time) scheduled {
 	next := row.NextSlot.Time
 	out := scheduled{
 		Name: name, When: row.Spec, Queue: row.Queue, JobType: row.JobType, Paused: row.Paused, OverdueMS: row.Overdue().Milliseconds(),
 		LastSlot: job.Time{Time: row.LastSlot.Time}, LastJobID: texts.Nullable(row.LastSlot.IsZero(), row.LastJobID),
 		LastQueue: texts.Nullable(row.LastSlot.IsZero() || row.LastQueue == texts.None, row.LastQueue), LeftSlot: job.Time{Time: row.LeftSlot.Time},
 		LeftWhy: texts.Nullable(row.LeftSlot.IsZero(), row.LeftWhy), WaitsUntil: job.Time{Time: row.Ahead()},
-		InTurn: row.InTurn(),
+		InTurn: row.InTurn(), missed: row.Missed(),
 	}
 	if s := i.Schedule(name); s != nil {
 		missed := string(s.Missed)
@@ -233,10 +231,10 @@ unreachable or busy · 78 configuration.`,
 	return c
 }
 
-// knownSchedules returns the timetable, or an error for unknown names. learn first saves those that the table doesn't have:
+// knownSchedules returns the schedules' rows, or an error for unknown names. learn first saves those that the table doesn't have:
 // others may be what a newer config says.
-func (i *instance) knownSchedules(ctx context.Context, names []string, learn bool) (*scheduler.Scheduler, map[string]scheduler.Row, error) {
-	t, rows, err := i.timetable(ctx)
+func (i *instance) knownSchedules(ctx context.Context, names []string, learn bool) (map[string]scheduler.Row, error) {
+	rows, err := scheduler.New(i.db, i.Schedules).Rows(ctx)
 	var learned []schedule.Schedule
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
 		if s := i.Schedule(name); s != nil && learn && rows[name].Name == "" {
@@ -244,9 +242,7 @@ func (i *instance) knownSchedules(ctx context.Context, names []string, learn boo
 		}
 	}
 	if err == nil && len(learned) > 0 {
-		var failed map[string]error
-		rows, failed, err = scheduler.New(i.db, learned).Load(ctx, 0)
-		err = errors.Join(append(slices.Collect(maps.Values(failed)), err)...)
+		rows, err = saveSchedules(ctx, i.db, learned)
 	}
 	known := i.scheduleNames(rows)
 	for _, name := range names {
@@ -258,24 +254,29 @@ func (i *instance) knownSchedules(ctx context.Context, names []string, learn boo
 			err = unknown(fmt.Errorf("unknown schedule: %q; %s", name, text), name, known)
 		}
 	}
-	return t, rows, err
+	return rows, err
 }
 
 func (a *app) pauseSchedules(cmd *cobra.Command, i *instance, names []string, p pausing) error {
-	t, rows, err := i.knownSchedules(cmd.Context(), names, !p.dryRun)
+	rows, err := i.knownSchedules(cmd.Context(), names, !p.dryRun)
 	if err != nil {
 		return err
-	}
-	do := t.Resume
-	if p.paused {
-		do = t.Pause
 	}
 	return a.pauseEach(cmd.Context(), p, names, func(n int) (bool, error) {
 		if p.dryRun {
 			return rows[names[n]].Paused != p.paused, nil
 		}
-		return do(cmd.Context(), names[n])
+		return i.pauseSchedule(cmd.Context(), names[n], p.paused)
 	})
+}
+
+// pauseSchedule pauses or resumes a known schedule.
+func (i *instance) pauseSchedule(ctx context.Context, name string, pause bool) (changes bool, err error) {
+	t := scheduler.New(i.db, i.Schedules)
+	if pause {
+		return t.Pause(ctx, name)
+	}
+	return t.Resume(ctx, name)
 }
 
 const scheduleRunLong = `Enqueues the job of a schedule now, in addition to its slots, even if the schedule is paused.
@@ -312,7 +313,7 @@ type scheduleRun struct {
 }
 
 func (a *app) runSchedules(cmd *cobra.Command, i *instance, names []string, dryRun bool) error {
-	if _, _, err := i.knownSchedules(cmd.Context(), names, false); err != nil {
+	if _, err := i.knownSchedules(cmd.Context(), names, false); err != nil {
 		return err
 	}
 	for _, name := range names {
@@ -322,10 +323,11 @@ func (a *app) runSchedules(cmd *cobra.Command, i *instance, names []string, dryR
 	}
 	var nothing []error
 	for _, name := range names {
-		said, err := a.runSchedule(cmd.Context(), i, name, "", dryRun)
+		queue, added, err := i.runSchedule(cmd.Context(), name, "", dryRun)
 		if err != nil {
 			return err
 		}
+		said := scheduleRun{Schedule: name, Queue: queue, ID: texts.Nullable(added.ID == 0, added.ID), Duplicate: added.Duplicate, DryRun: dryRun}
 		if dryRun && said.Duplicate {
 			nothing = append(nothing, fmt.Errorf("schedules run: %s: it would be a duplicate of job %d of %s", name, *said.ID, said.Queue))
 		}
@@ -350,17 +352,16 @@ func (a *app) runSchedules(cmd *cobra.Command, i *instance, names []string, dryR
 }
 
 // runSchedule enqueues the job of a schedule, or predicts the result.
-func (a *app) runSchedule(ctx context.Context, i *instance, name, by string, dryRun bool) (said scheduleRun, err error) {
+func (i *instance) runSchedule(ctx context.Context, name, by string, dryRun bool) (queue string, added job.Added, err error) {
 	s := i.Schedule(name)
 	q, err := i.queue(ctx, s.Queue)
 	if err != nil {
-		return said, err
+		return s.Queue, added, err
 	}
 	now, err := i.db.SQL.Clock(ctx)
-	if err != nil {
-		return said, err
+	if err == nil {
+		added, err = enqueueOne(ctx, q, s.JobNow(now), by, dryRun)
+		err = texts.Wrap(err, "schedule %s", name)
 	}
-	added, err := enqueueOne(ctx, q, s.JobNow(now), by, dryRun)
-	said = scheduleRun{Schedule: name, Queue: s.Queue, ID: texts.Nullable(added.ID == 0, added.ID), Duplicate: added.Duplicate, DryRun: dryRun}
-	return said, texts.Wrap(err, "schedule %s", name)
+	return s.Queue, added, err
 }

@@ -1,7 +1,6 @@
 package cmd_test
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -24,6 +23,7 @@ import (
 
 	"github.com/hipq/hipq/cmd"
 	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/texts"
 )
 
 // TestMain provides programs of this test binary that scripts call by name. Each call is a process, so that hipq finds
@@ -270,31 +270,11 @@ func runSQL(statements []string) error {
 }
 
 func printRows(db *sql.DB, statement string) error {
-	rows, err := db.QueryContext(context.Background(), statement)
-	if err != nil {
-		return err
+	rows, err := dbtest.Rows(context.Background(), db, statement)
+	for _, row := range rows {
+		fmt.Println(strings.Join(texts.Map(row, func(cell sql.NullString) string {
+			return map[bool]string{true: cell.String, false: "NULL"}[cell.Valid]
+		}), "\t"))
 	}
-	defer rows.Close()
-	columns, err := rows.Columns()
-	if err != nil {
-		return err
-	}
-	texts, into := make([]sql.NullString, len(columns)), make([]any, len(columns))
-	for i := range into {
-		into[i] = &texts[i]
-	}
-	for rows.Next() {
-		if err := rows.Scan(into...); err != nil {
-			return err
-		}
-		line := make([]string, len(texts))
-		for i, text := range texts {
-			line[i] = text.String
-			if !text.Valid {
-				line[i] = "NULL"
-			}
-		}
-		fmt.Println(strings.Join(line, "\t"))
-	}
-	return cmp.Or(rows.Err(), rows.Close())
+	return err
 }

@@ -69,7 +69,8 @@ func (a *app) statusCommand() *cobra.Command {
 			return a.watch(cmd.Context(), every, c.Location, show)
 		},
 	}
-	watchFlag(c, &watch)
+	c.Flags().StringVar(&watch, "watch", "", "repeat it at this interval, in place on a terminal, until ^C")
+	c.Flags().Lookup("watch").NoOptDefVal = "2s"
 	c.Flags().BoolVar(&o.shards, "shards", false, "also show each shard of queues that have several; --json always does")
 	return c
 }
@@ -165,7 +166,7 @@ func (a *app) runStatus(cmd *cobra.Command, i *instance, o statusOptions) error 
 	if err != nil {
 		return err
 	}
-	report := statusReport{Queues: []queueStatus{}, LeftOut: []unfitQueue{}, Workers: []workerStatus{}}
+	report := statusReport{Queues: []queueStatus{}, LeftOut: []unfitQueue{}}
 	for _, name := range slices.Sorted(maps.Keys(i.unfit)) {
 		_, remedy := schema.Diagnose(i.unfit[name])
 		report.LeftOut = append(report.LeftOut, unfitQueue{name, i.unfit[name].Error(), a.printed(remedy)})
@@ -193,9 +194,7 @@ func (a *app) runStatus(cmd *cobra.Command, i *instance, o statusOptions) error 
 	if err != nil {
 		return err
 	}
-	for _, w := range atWork {
-		report.Workers = append(report.Workers, newWorkerStatus(w, now))
-	}
+	report.Workers = texts.Map(atWork, func(w workers.Row) workerStatus { return newWorkerStatus(w, now) })
 	if last != nil {
 		s := newWorkerStatus(*last, now)
 		report.LastWorker = &s
@@ -228,8 +227,7 @@ func (i *instance) queueStatus(ctx context.Context, q *queue.Queue, lastSeen tim
 		return queueStatus{}, err
 	}
 	s := queueStatus{
-		Queue: q.Name, Counts: c.Counts, Unhandled: []unhandledType{}, Progressing: []progressingJob{}, Quarantined: []quarantinedJob{},
-		Shards: c.Division.Of, ByShard: byShard(q, c), Misplaced: c.Misplaced,
+		Queue: q.Name, Counts: c.Counts, Shards: c.Division.Of, ByShard: byShard(q, c), Misplaced: c.Misplaced,
 	}
 	if otherwise := c.Division.Otherwise; otherwise != nil {
 		s.DividedOtherwise = new(otherwise.Error())
@@ -238,20 +236,18 @@ func (i *instance) queueStatus(ctx context.Context, q *queue.Queue, lastSeen tim
 	if err != nil {
 		return s, err
 	}
-	for _, j := range progressing {
-		s.Progressing = append(s.Progressing, progressingJob{j.ID, j.Type, j.Attempt, j.Progress.JSON(), j.Progress.String()})
-	}
+	s.Progressing = texts.Map(progressing, func(j *job.Job) progressingJob {
+		return progressingJob{j.ID, j.Type, j.Attempt, j.Progress.JSON(), j.Progress.String()}
+	})
 	quarantined, err := admin.Of(q).Quarantined(ctx, progressingMost)
 	if err != nil {
 		return s, err
 	}
-	for _, j := range quarantined {
-		s.Quarantined = append(s.Quarantined, quarantinedJob{j.ID, j.Type, j.Losses})
-	}
+	s.Quarantined = texts.Map(quarantined, func(j *job.Job) quarantinedJob { return quarantinedJob{j.ID, j.Type, j.Losses} })
 	types, err := admin.Of(q).Unhandled(ctx, c.Paused, lastSeen, i.handled(q.Name))
-	for _, name := range slices.Sorted(maps.Keys(types)) {
-		s.Unhandled = append(s.Unhandled, unhandledType{name, job.Time{Time: types[name]}})
-	}
+	s.Unhandled = texts.Map(slices.Sorted(maps.Keys(types)), func(name string) unhandledType {
+		return unhandledType{name, job.Time{Time: types[name]}}
+	})
 	return s, err
 }
 

@@ -11,8 +11,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/hipq/hipq/internal/process"
 )
 
@@ -150,9 +148,4 @@ func (a *app) clearScreen() {
 func canRewrite() bool {
 	kind := os.Getenv("TERM")
 	return kind != "" && kind != "dumb"
-}
-
-func watchFlag(c *cobra.Command, to *string) {
-	c.Flags().StringVar(to, "watch", "", "repeat it at this interval, in place on a terminal, until ^C")
-	c.Flags().Lookup("watch").NoOptDefVal = "2s"
 }

@@ -1,8 +1,6 @@
 package cmd
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -50,12 +48,7 @@ func safe(s string) string { return texts.Visible(texts.Clip(s, safeBytes)) }
 func oneLine(s string) string { return unfold(texts.Visible(texts.Clip(s, lineBytes))) }
 
 // oneLines makes each text one line, so that a database's message in it can't start another.
-func oneLines(texts []string) []string {
-	for n := range texts {
-		texts[n] = oneLine(texts[n])
-	}
-	return texts
-}
+func oneLines(all []string) []string { return texts.Map(all, oneLine) }
 
 // cell is oneLine for a table.
 func cell(s string) string {
@@ -84,13 +77,10 @@ func indent(s string) string { return "    " + hang(s, 4) }
 func (a *app) printJSON(v any) error { return a.out.json(v) }
 
 func (o *output) json(v any) error {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		return err
+	line, err := texts.JSON(v)
+	if err == nil {
+		_, err = o.Write(escaped(line))
 	}
-	_, err := o.Write(escaped(b.Bytes()))
 	return err
 }
 

@@ -1,7 +1,6 @@
 package cmd
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -209,26 +208,17 @@ func (a *app) uiInstance(cmd *cobra.Command, i *instance) ui.Instance {
 		},
 		Schedules: i.uiSchedules,
 		PauseSchedule: func(ctx context.Context, name string, pause bool) error {
-			t, _, err := i.knownSchedules(ctx, []string{name}, true)
-			if err != nil {
-				return err
+			_, err := i.knownSchedules(ctx, []string{name}, true)
+			if err == nil {
+				_, err = i.pauseSchedule(ctx, name, pause)
 			}
-			do := t.Resume
-			if pause {
-				do = t.Pause
-			}
-			_, err = do(ctx, name)
 			return err
 		},
 		RunSchedule: func(ctx context.Context, name, by string) (string, job.Added, error) {
 			if i.Schedule(name) == nil {
 				return "", job.Added{}, fmt.Errorf("schedule %s is not in this config", name)
 			}
-			said, err := a.runSchedule(ctx, i, name, by, false)
-			if err != nil {
-				return "", job.Added{}, err
-			}
-			return said.Queue, job.Added{ID: *said.ID, Duplicate: said.Duplicate}, nil
+			return i.runSchedule(ctx, name, by, false)
 		},
 		Asker: i.asker,
 		CheckType: func(ctx context.Context, q *queue.Queue, jobType string) error {
@@ -239,21 +229,9 @@ func (a *app) uiInstance(cmd *cobra.Command, i *instance) ui.Instance {
 	}
 }
 
-// uiSchedules has overdue schedules first.
-func (i *instance) uiSchedules(ctx context.Context) (all []ui.Schedule, err error) {
-	_, rows, err := i.timetable(ctx)
-	if err != nil {
-		return nil, err
-	}
-	now, err := i.db.SQL.Clock(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range i.scheduleNames(rows) {
-		s := i.scheduled(name, rows, now)
-		all = append(all, ui.Schedule{
-			Schedule: s.reported(i, rows[name].Missed(), now), Paused: s.Paused, InConfig: s.InConfig, LastJob: *cmp.Or(s.LastJobID, new(int64)),
-		})
-	}
-	return all, nil
+func (i *instance) uiSchedules(ctx context.Context) ([]ui.Schedule, error) {
+	all, now, err := i.allScheduled(ctx)
+	return texts.Map(all, func(s scheduled) ui.Schedule {
+		return ui.Schedule{Schedule: s.reported(i, now), Paused: s.Paused, InConfig: s.InConfig, LastJob: or0(s.LastJobID)}
+	}), err
 }

@@ -167,21 +167,11 @@ func uiOn(t *testing.T, dir string) proxied {
 // rowsOf prints a query's rows.
 func rowsOf(t *testing.T, db *sql.DB, query string) (text string) {
 	t.Helper()
-	rows := dbtest.Must(db.QueryContext(t.Context(), query))(t)
-	defer rows.Close()
-	columns := dbtest.Must(rows.Columns())(t)
-	for rows.Next() {
-		values := make([]sql.NullString, len(columns))
-		into := make([]any, len(columns))
-		for i := range values {
-			into[i] = &values[i]
-		}
-		dbtest.OK(t, rows.Scan(into...))
-		for _, v := range values {
-			text += v.String + "|"
+	for _, row := range dbtest.Must(dbtest.Rows(t.Context(), db, query))(t) {
+		for _, cell := range row {
+			text += cell.String + "|"
 		}
 		text += "\n"
 	}
-	dbtest.OK(t, rows.Err())
 	return text
 }

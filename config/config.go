@@ -133,12 +133,10 @@ func (c *Config) Names() (schema.Names, error) { return schema.NewNames(c.Name, 
 
 // Queue finds a queue by name. The error for an unknown name lists the queues.
 func (c *Config) Queue(name string) (Queue, error) {
-	for _, q := range c.Queues {
-		if q.Name == name {
-			return q, nil
-		}
-	}
 	known := c.QueueNames()
+	if n := slices.Index(known, name); n >= 0 {
+		return c.Queues[n], nil
+	}
 	slices.Sort(known)
 	return Queue{}, fmt.Errorf("%w: %q; %s has %s", ErrUnknownQueue, name, c.File, strings.Join(known, ", "))
 }
@@ -146,6 +144,11 @@ func (c *Config) Queue(name string) (Queue, error) {
 // QueueNames are the queues' names, in the order of the file.
 func (c *Config) QueueNames() []string {
 	return texts.Map(c.Queues, func(q Queue) string { return q.Name })
+}
+
+// ScheduleNames are the schedules' names, in the order of the file.
+func (c *Config) ScheduleNames() []string {
+	return texts.Map(c.Schedules, func(s schedule.Schedule) string { return s.Name })
 }
 
 // QueueTables are the queues in the form that creates and checks their tables.
@@ -160,10 +163,8 @@ func (q Queue) TypeNames() []string {
 
 // Schedule finds a schedule by name; nil if there is none.
 func (c *Config) Schedule(name string) *schedule.Schedule {
-	for n := range c.Schedules {
-		if c.Schedules[n].Name == name {
-			return &c.Schedules[n]
-		}
+	if n := slices.Index(c.ScheduleNames(), name); n >= 0 {
+		return &c.Schedules[n]
 	}
 	return nil
 }

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+
+	"github.com/hipq/hipq/internal/texts"
 )
 
 // Default is the From of a Setting that nothing has set.
@@ -93,11 +95,7 @@ func (c *checker) explain() []Setting {
 		case string:
 			s.Value = withoutSecret(value)
 		case []string:
-			open := make([]string, len(value))
-			for i, text := range value {
-				open[i] = withoutSecret(text)
-			}
-			s.Value = open
+			s.Value = texts.Map(value, withoutSecret)
 		}
 	}
 	return c.settings

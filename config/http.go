@@ -97,13 +97,10 @@ func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 
 // filePath records a file, and returns its absolute path.
 func (b builder) filePath(path, text string) string {
-	if text == "" {
-		b.note(path, nil, "")
-		return ""
+	if text != "" {
+		text = b.absolute(text)
 	}
-	file := b.absolute(text)
-	b.note(path, file, text)
-	return file
+	return b.text(path, text, "")
 }
 
 // Handler reads the files and returns the handler. Its errors are about the config, and contain no secret.

@@ -31,12 +31,8 @@ type jobCount struct {
 
 // backlog counts the jobs of a queue that are due now, and the jobs whose worker is dead. For each type and reason it
 // stops at most+1 jobs; 0 counts all. The oldest due time of each shard is exact anyway.
-func (m *Monitor) backlog(ctx context.Context, q schema.Queue, now time.Time, most int64) (all []jobCount, err error) {
-	table, err := m.db.CheckQueue(q.Name)
-	if err != nil {
-		return nil, err
-	}
-	at, claim, woken := engine.At(now), m.db.SQL.Index(table, schema.ClaimIndex), int64(math.MaxInt64)
+func (m *Monitor) backlog(ctx context.Context, q jobs, now time.Time, most int64) (all []jobCount, err error) {
+	at, woken := engine.At(now), int64(math.MaxInt64)
 	add := func(query string, args ...any) error {
 		var found []jobCount
 		err := m.db.SQL.SelectContext(ctx, &found, query, args...)
@@ -44,7 +40,7 @@ func (m *Monitor) backlog(ctx context.Context, q schema.Queue, now time.Time, mo
 		return err
 	}
 	if most > 0 {
-		s := skipScan{m: m, table: table, claim: claim}
+		s := skipScan{m: m, jobs: q}
 		all, err = s.due(ctx, at, most)
 		woken = most + 1
 	}
@@ -52,14 +48,14 @@ func (m *Monitor) backlog(ctx context.Context, q schema.Queue, now time.Time, mo
 		all = nil
 		// Available, held by a full throttle group, or submitted by plain SQL and not ingested yet.
 		err = add("SELECT status, shard, job_type, COUNT(*) AS n, "+m.db.SQL.TimeText("MIN(scheduled_run_time)")+" AS oldest FROM "+
-			table+" "+claim+" WHERE status IN ('available', 'throttled', 'submitted') AND scheduled_run_time <= ? GROUP BY "+m.db.SQL.TypesOfClaim, at)
+			q.table+" "+q.claim+" WHERE status IN ('available', 'throttled', 'submitted') AND scheduled_run_time <= ? GROUP BY "+m.db.SQL.TypesOfClaim, at)
 	}
 	if err != nil {
 		return nil, err
 	}
 	// Due, but not promoted yet.
 	err = add("SELECT shard, job_type, COUNT(*) AS n, "+m.db.SQL.TimeText("MIN(scheduled_run_time)")+" AS oldest FROM"+
-		" (SELECT shard, job_type, scheduled_run_time FROM "+table+" "+m.db.SQL.Index(table, "wake")+
+		" (SELECT shard, job_type, scheduled_run_time FROM "+q.table+" "+m.db.SQL.Index(q.table, "wake")+
 		" WHERE status = 'scheduled' AND wake_time <= ? ORDER BY wake_time LIMIT ?) AS woken GROUP BY shard, job_type", at, woken)
 	if err != nil {
 		return nil, err
@@ -67,26 +63,21 @@ func (m *Monitor) backlog(ctx context.Context, q schema.Queue, now time.Time, mo
 	// Locked by a worker that died or whose lock expired. Only jobs that weren't started are due.
 	join, missing := workers.New(m.db).Missing("j.worker_id")
 	err = add("SELECT j.shard, j.job_type, COUNT(*) AS n, "+m.db.SQL.TimeText("MIN(CASE WHEN j.status <> 'running' THEN j.scheduled_run_time END)")+" AS oldest"+
-		" FROM "+table+" AS j "+claim+" "+join+" AND w.lock_until > ? WHERE j."+schema.HasWorker+" AND "+missing+" GROUP BY j.shard, j.job_type", at)
+		" FROM "+q.table+" AS j "+q.claim+" "+join+" AND w.lock_until > ? WHERE j."+schema.HasWorker+" AND "+missing+" GROUP BY j.shard, j.job_type", at)
 	return all, err
 }
 
 // failed counts the open failed jobs of each type, up to most+1; 0 counts all.
-func (m *Monitor) failed(ctx context.Context, q schema.Queue, most int64) (found []jobCount, err error) {
-	table, err := m.db.CheckQueue(q.Name)
-	if err != nil {
-		return nil, err
-	}
-	claim := m.db.SQL.Index(table, schema.ClaimIndex)
+func (m *Monitor) failed(ctx context.Context, q jobs, most int64) (found []jobCount, err error) {
 	if most > 0 {
-		s := skipScan{m: m, table: table, claim: claim}
+		s := skipScan{m: m, jobs: q}
 		found, err = s.failed(ctx, most)
 	}
 	if most == 0 || errors.Is(err, errTooMany) {
 		found = nil
-		err = m.db.SQL.SelectContext(ctx, &found, "SELECT job_type, COUNT(*) AS n FROM "+table+" "+claim+" WHERE status = 'failed' GROUP BY "+m.db.SQL.TypesOfClaim)
+		err = m.db.SQL.SelectContext(ctx, &found, "SELECT job_type, COUNT(*) AS n FROM "+q.table+" "+q.claim+" WHERE status = 'failed' GROUP BY "+m.db.SQL.TypesOfClaim)
 	}
-	return found, texts.Wrap(err, "count the failed jobs of %s", q.Name)
+	return found, texts.Wrap(err, "count the failed jobs of %s", q.queue)
 }
 
 // retryingMost is among how many jobs of each status those that wait for a retry are counted, unless all are needed.
@@ -94,15 +85,11 @@ const retryingMost = 10_000
 
 // retrying counts the jobs of each type that wait for a retry. If most is 0, it reads the index entries of all waiting jobs, which
 // takes about 0.3 s for a million. Otherwise it may leave some out, and says so by more.
-func (m *Monitor) retrying(ctx context.Context, q schema.Queue, most int64) (found []jobCount, more bool, err error) {
-	table, err := m.db.CheckQueue(q.Name)
-	if err != nil {
-		return nil, false, err
-	}
-	from, waiting := table+" "+m.db.SQL.Index(table, schema.ClaimIndex), "('available', 'scheduled', 'throttled', 'locked')"
+func (m *Monitor) retrying(ctx context.Context, q jobs, most int64) (found []jobCount, more bool, err error) {
+	from, waiting := q.table+" "+q.claim, "('available', 'scheduled', 'throttled', 'locked')"
 	if most == 0 {
 		err = m.db.SQL.SelectContext(ctx, &found, "SELECT job_type, COUNT(*) AS n FROM "+from+" WHERE status IN "+waiting+" AND attempt > 0 GROUP BY job_type")
-		return found, false, texts.Wrap(err, "count the jobs of %s that wait for a retry", q.Name)
+		return found, false, texts.Wrap(err, "count the jobs of %s that wait for a retry", q.queue)
 	}
 	var parts []string
 	for _, status := range []string{"available", "scheduled", "throttled", "locked"} {
@@ -123,18 +110,14 @@ func (m *Monitor) retrying(ctx context.Context, q schema.Queue, most int64) (fou
 			found = append(found, jobCount{JobType: r.JobType, N: r.N})
 		}
 	}
-	return found, more, texts.Wrap(err, "count the jobs of %s that wait for a retry", q.Name)
+	return found, more, texts.Wrap(err, "count the jobs of %s that wait for a retry", q.queue)
 }
 
 // used sums the throttle factors that count against the queue's limit, by job type or by shard, as the claim does.
-func (m *Monitor) used(ctx context.Context, q schema.Queue, by string) (used []jobCount, err error) {
-	table, err := m.db.CheckQueue(q.Name)
-	if err != nil {
-		return nil, err
-	}
-	err = m.db.SQL.SelectContext(ctx, &used, "SELECT "+by+", CAST(COALESCE(SUM(throttle_factor + 0.0), 0) AS SIGNED INTEGER) AS used FROM "+table+" "+
-		m.db.SQL.Index(table, schema.ClaimIndex)+" WHERE "+schema.Counts+" GROUP BY "+by)
-	return used, texts.Wrap(err, "sum up the throttle factors of %s", q.Name)
+func (m *Monitor) used(ctx context.Context, q jobs, by string) (used []jobCount, err error) {
+	err = m.db.SQL.SelectContext(ctx, &used, "SELECT "+by+", CAST(COALESCE(SUM(throttle_factor + 0.0), 0) AS SIGNED INTEGER) AS used FROM "+q.table+" "+
+		q.claim+" WHERE "+schema.Counts+" GROUP BY "+by)
+	return used, texts.Wrap(err, "sum up the throttle factors of %s", q.queue)
 }
 
 // gauge measures the backlog and throttle use of each registered queue now. Types of the hour without a backlog get 0,
@@ -151,18 +134,18 @@ func (m *Monitor) gauge(ctx context.Context, hour metrics, now time.Time) error 
 	for _, q := range queues {
 		counts, err := m.backlog(ctx, q, now, 0)
 		if err != nil {
-			return fmt.Errorf("measure the backlog of %s: %w", q.Name, err)
+			return fmt.Errorf("measure the backlog of %s: %w", q.queue, err)
 		}
 		used, err := m.used(ctx, q, "job_type")
 		if err != nil {
 			return err
 		}
 		for _, c := range append(counts, used...) {
-			hour.row(key{q.Name, c.JobType}).measured(c, now)
+			hour.row(key{q.queue, c.JobType}).measured(c, now)
 		}
 	}
 	for k, r := range hour.rows {
-		if !slices.ContainsFunc(queues, func(q schema.Queue) bool { return q.Name == k.queue }) {
+		if !slices.ContainsFunc(queues, func(q jobs) bool { return q.queue == k.queue }) {
 			continue // not measured
 		}
 		r.measured(jobCount{}, now)

@@ -46,7 +46,7 @@ func TestBacklogUpToANumber(t *testing.T) {
 		db := open(t, driver, source)
 		m := New(db)
 		now := dbtest.Must(db.SQL.Clock(t.Context()))(t)
-		q := schema.Queue{Name: "mail"}
+		q := jobsOf(db, "mail")
 		measure := func(most int64) map[string][3]int64 {
 			t.Helper()
 			due := dbtest.Must(m.backlog(t.Context(), q, now, most))(t)
@@ -79,6 +79,11 @@ func TestBacklogUpToANumber(t *testing.T) {
 	})
 }
 
+func jobsOf(db *schema.DB, queue string) jobs {
+	table, _ := db.CheckQueue(queue) // valid
+	return jobs{queue, table, db.SQL.Index(table, schema.ClaimIndex)}
+}
+
 // A count up to a limit reads no more than that, whatever else is due.
 func TestBacklogReadsLittle(t *testing.T) {
 	t.Parallel()
@@ -91,24 +96,12 @@ func TestBacklogReadsLittle(t *testing.T) {
 	for range 4 {
 		exec(t, db, "INSERT INTO shop_mail ("+columns+") SELECT "+columns+" FROM shop_mail")
 	}
-	reads := func() (n int64) {
-		rows, err := db.SQL.QueryContext(t.Context(), "SHOW SESSION STATUS LIKE 'Handler_read%'")
-		dbtest.OK(t, err)
-		defer func() { _ = rows.Close() }()
-		for rows.Next() {
-			var name string
-			var of int64
-			dbtest.OK(t, rows.Scan(&name, &of))
-			n += of
-		}
-		dbtest.OK(t, rows.Err())
-		return n
-	}
+	reads := func() int64 { return dbtest.Reads(t, db.SQL) }
 	const most = 10
 	before := reads()
 	for _, q := range queues {
-		dbtest.Must(m.backlog(t.Context(), schema.Queue{Name: q}, now, most))(t)
-		dbtest.Must(m.failed(t.Context(), schema.Queue{Name: q}, most))(t)
+		dbtest.Must(m.backlog(t.Context(), jobsOf(db, q), now, most))(t)
+		dbtest.Must(m.failed(t.Context(), jobsOf(db, q), most))(t)
 	}
 	// Of 24,000 jobs 14,000 are due. The count needs some hundred lookups, and reads counted rows twice.
 	n := reads() - before

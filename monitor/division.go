@@ -9,7 +9,6 @@ import (
 
 	"github.com/hipq/hipq/internal/policy"
 	"github.com/hipq/hipq/internal/texts"
-	"github.com/hipq/hipq/schema"
 )
 
 // Division is the state of a queue with several shards or with misplaced jobs.
@@ -72,12 +71,12 @@ func (m *Monitor) queueShards(ctx context.Context) (byQueue map[string][]queueSh
 }
 
 // division returns how a queue is divided, or nil if it has one shard and no misplaced jobs.
-func (m *Monitor) division(ctx context.Context, q schema.Queue, rows []queueShard, due []jobCount, now time.Time) (*Division, error) {
+func (m *Monitor) division(ctx context.Context, q jobs, rows []queueShard, due []jobCount, now time.Time) (*Division, error) {
 	if len(rows) == 0 {
 		return nil, nil
 	}
 	number := rows[0].Division
-	d := Division{Queue: q.Name, Paused: rows[0].Paused, Of: policy.ShardsIn(number), ThrottleLimit: max(0, rows[0].Limit)}
+	d := Division{Queue: q.queue, Paused: rows[0].Paused, Of: policy.ShardsIn(number), ThrottleLimit: max(0, rows[0].Limit)}
 	if d.Of > 1 {
 		d.Shards = make([]ShardState, d.Of)
 		used, err := m.used(ctx, q, "shard")

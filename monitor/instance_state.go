@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/internal/workers"
 )
 
@@ -107,17 +108,6 @@ func (m *Monitor) State(ctx context.Context, over time.Duration, most int64) (St
 	if err = m.types(ctx, &s); err != nil {
 		return s, err
 	}
-	tables := []string{m.db.Activity()}
-	for _, name := range s.Queues {
-		table, err := m.db.CheckQueue(name)
-		if err != nil {
-			return s, err
-		}
-		tables = append(tables, table)
-	}
-	if s.HighIDs, err = m.db.HighIDs(ctx, tables...); err != nil {
-		return s, err
-	}
 	workers := workers.New(m.db)
 	heard, err := workers.LastHeard(ctx)
 	if err != nil {
@@ -138,10 +128,14 @@ func (m *Monitor) State(ctx context.Context, over time.Duration, most int64) (St
 	return s, err
 }
 
-// types reads the state of the job types that have jobs or counts, by queue and name.
+// types reads the queues, and the state of the job types that have jobs or counts, by queue and name.
 func (m *Monitor) types(ctx context.Context, s *State) error {
 	queues, err := m.usable(ctx)
 	if err != nil {
+		return err
+	}
+	tables := texts.Map(queues, func(q jobs) string { return q.table })
+	if s.HighIDs, err = m.db.HighIDs(ctx, append(tables, m.db.Activity())...); err != nil {
 		return err
 	}
 	shards, err := m.queueShards(ctx)
@@ -156,18 +150,18 @@ func (m *Monitor) types(ctx context.Context, s *State) error {
 		return found[k]
 	}
 	for _, q := range queues {
-		s.Queues = append(s.Queues, q.Name)
+		s.Queues = append(s.Queues, q.queue)
 		due, err := m.backlog(ctx, q, s.At, s.Most)
 		if err != nil {
-			return fmt.Errorf("measure the backlog of %s: %w", q.Name, err)
+			return fmt.Errorf("measure the backlog of %s: %w", q.queue, err)
 		}
 		for _, d := range due {
-			t := of(key{q.Name, d.JobType})
+			t := of(key{q.queue, d.JobType})
 			if t.Backlog += d.N; !d.Oldest.IsZero() {
 				t.OldestDue = max(t.OldestDue, s.At.Sub(d.Oldest.Time))
 			}
 		}
-		d, err := m.division(ctx, q, shards[q.Name], due, s.At)
+		d, err := m.division(ctx, q, shards[q.queue], due, s.At)
 		if err != nil {
 			return err
 		}
@@ -179,7 +173,7 @@ func (m *Monitor) types(ctx context.Context, s *State) error {
 			return err
 		}
 		for _, f := range failed {
-			of(key{q.Name, f.JobType}).Failed += f.N
+			of(key{q.queue, f.JobType}).Failed += f.N
 		}
 		retrying, more, err := m.retrying(ctx, q, s.Most)
 		if err != nil {
@@ -187,7 +181,7 @@ func (m *Monitor) types(ctx context.Context, s *State) error {
 		}
 		s.MoreRetrying = s.MoreRetrying || more
 		for _, r := range retrying {
-			of(key{q.Name, r.JobType}).Retrying += r.N
+			of(key{q.queue, r.JobType}).Retrying += r.N
 		}
 	}
 	last, until, err := m.lastHours(ctx, s.At, s.Over)
@@ -203,9 +197,7 @@ func (m *Monitor) types(ctx context.Context, s *State) error {
 	if err := m.lastAttempts(ctx, s, of); err != nil {
 		return err
 	}
-	for _, k := range slices.SortedFunc(maps.Keys(found), key.compare) {
-		s.Types = append(s.Types, *found[k])
-	}
+	s.Types = texts.Map(slices.SortedFunc(maps.Keys(found), key.compare), func(k key) TypeState { return *found[k] })
 	return nil
 }
 

@@ -25,39 +25,47 @@ type Monitor struct{ db *schema.DB }
 // New returns the monitor of db's instance.
 func New(db *schema.DB) *Monitor { return &Monitor{db: db} }
 
-// queues returns the names of the registered queues. It warns about invalid names and leaves them out.
-func (m *Monitor) queues(ctx context.Context) (names []string, err error) {
+// jobs is the table of a queue.
+type jobs struct {
+	queue, table string
+	// claim makes a query use the claim index.
+	claim string
+}
+
+// queues returns the registered queues. It warns about invalid names and leaves them out.
+func (m *Monitor) queues(ctx context.Context) (all []jobs, err error) {
 	var found []string
 	query := "SELECT SUBSTR(queue, 1, 100) FROM " + m.db.Queues() + " WHERE queue <> 'NONE' ORDER BY queue"
 	if err := m.db.SQL.SelectContext(ctx, &found, query); err != nil {
 		return nil, fmt.Errorf("find the queues: %w", err)
 	}
 	for _, name := range found {
-		if _, err := m.db.CheckQueue(name); err != nil {
+		table, err := m.db.CheckQueue(name)
+		if err != nil {
 			m.db.Warn(fmt.Errorf("a row of %s is ignored: %w; delete it", m.db.Queues(), err))
 			continue
 		}
-		names = append(names, name)
+		all = append(all, jobs{name, table, m.db.SQL.Index(table, schema.ClaimIndex)})
 	}
-	return names, nil
+	return all, nil
 }
 
 // usable returns the registered queues that have a table of their own.
-func (m *Monitor) usable(ctx context.Context) ([]schema.Queue, error) {
-	names, err := m.queues(ctx)
+func (m *Monitor) usable(ctx context.Context) ([]jobs, error) {
+	all, err := m.queues(ctx)
 	if err != nil {
 		return nil, err
 	}
-	queues := texts.Map(names, func(name string) schema.Queue { return schema.Queue{Name: name, Order: schema.OrderAny} })
-	err = m.db.Check(ctx, queues)
+	err = m.db.Check(ctx, texts.Map(all, func(q jobs) schema.Queue { return schema.Queue{Name: q.queue, Order: schema.OrderAny} }))
 	unfit, ok := errors.AsType[schema.QueueErrors](err)
 	if err != nil && !ok {
 		return nil, err
 	}
-	for _, name := range names {
-		if err := unfit[name]; err != nil {
-			m.db.Warn(fmt.Errorf("queue %s is not measured: %w", name, err))
+	return slices.DeleteFunc(all, func(q jobs) bool {
+		err := unfit[q.queue]
+		if err != nil {
+			m.db.Warn(fmt.Errorf("queue %s is not measured: %w", q.queue, err))
 		}
-	}
-	return slices.DeleteFunc(queues, func(q schema.Queue) bool { return unfit[q.Name] != nil }), nil
+		return err != nil
+	}), nil
 }

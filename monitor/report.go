@@ -149,7 +149,7 @@ func (m *Monitor) report(ctx context.Context, hour time.Time) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	report.Windows = sums.windows(queues)
+	report.Windows = sums.windows(texts.Map(queues, func(q jobs) string { return q.queue }))
 	for i, w := range report.Windows {
 		report.Windows[i].Ticks = ticksOf(ticks, w.From, w.To)
 	}

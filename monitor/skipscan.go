@@ -12,9 +12,9 @@ import (
 // skipScan counts jobs in the claim index if a full count would take too long. It goes from range to range, counts each
 // up to a number, and skips the rest.
 type skipScan struct {
-	m            *Monitor
-	table, claim string
-	lookups      int
+	jobs
+	m       *Monitor
+	lookups int
 }
 
 // lookupsMost is how many lookups a scan may make. Each takes a fraction of a millisecond.

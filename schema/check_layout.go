@@ -14,6 +14,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/texts"
 )
 
 // Check checks that the tables of the instance and of these queues exist, with their indexes, and are up to date.
@@ -67,11 +68,9 @@ func (db *DB) HighIDs(ctx context.Context, tables ...string) (high []string, err
 	if db.SQL.Engine == engine.MySQL.Engine {
 		query = "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE() AND auto_increment >= ? AND table_name IN "
 	}
-	args := append([]any{int64(1) << 62}, anyOf(tables)...)
-	if err := db.SQL.SelectContext(ctx, &high, query+engine.In(len(tables))+" ORDER BY 1", args...); err != nil {
-		return nil, fmt.Errorf("read the tables' next ids: %w", err)
-	}
-	return high, nil
+	args := append([]any{int64(1) << 62}, engine.Args(tables)...)
+	err = db.SQL.SelectContext(ctx, &high, query+engine.In(len(tables))+" ORDER BY 1", args...)
+	return high, texts.Wrap(err, "read the tables' next ids")
 }
 
 // SayHighIDs returns what is wrong with tables of HighIDs, and the remedy.
@@ -141,7 +140,7 @@ func (db *DB) find(ctx context.Context, units []unit, look look) (owners map[str
 func recorded(tables []string, owners map[string]owner) engine.Query {
 	return engine.Query{
 		SQL:  "SELECT table_name, instance, queue, version, claim_order FROM " + ownersTable + " WHERE table_name IN " + engine.In(len(tables)),
-		Args: anyOf(tables),
+		Args: engine.Args(tables),
 		Scan: engine.EachRow(func(row *sql.Rows) error {
 			var o owner
 			err := row.Scan(&o.table, &o.instance, &o.queue, &o.version, &o.order)
@@ -180,7 +179,7 @@ func (db *DB) probe(units []unit, there map[string]bool) engine.Query {
 func (db *DB) present(units []unit, there map[string]bool) engine.Query {
 	var args []any
 	for _, u := range units {
-		args = append(args, anyOf(u.tables)...)
+		args = append(args, engine.Args(u.tables)...)
 	}
 	in := " IN " + engine.In(len(args))
 	query := "SELECT LOWER(name), COALESCE(sql, '') FROM sqlite_master WHERE type IN ('table', 'view', 'index') AND tbl_name COLLATE NOCASE" + in
@@ -197,13 +196,6 @@ func (db *DB) present(units []unit, there map[string]bool) engine.Query {
 		there[name], there[create] = true, true
 		return err
 	})}
-}
-
-func anyOf(names []string) (args []any) {
-	for _, name := range names {
-		args = append(args, name)
-	}
-	return args
 }
 
 func (db *DB) checkUnit(u unit, owners map[string]owner, there map[string]bool) error {
@@ -251,17 +243,10 @@ func (db *DB) denied(ctx context.Context, u unit, owners map[string]owner, there
 type QueueErrors map[string]error
 
 func (e QueueErrors) Error() string {
-	var reasons []string
-	for _, err := range e.Unwrap() {
-		reasons = append(reasons, err.Error())
-	}
-	return strings.Join(reasons, "; ")
+	return strings.Join(texts.Map(e.Unwrap(), error.Error), "; ")
 }
 
 // Unwrap returns the errors in the order of the queues' names.
-func (e QueueErrors) Unwrap() (list []error) {
-	for _, name := range slices.Sorted(maps.Keys(e)) {
-		list = append(list, e[name])
-	}
-	return list
+func (e QueueErrors) Unwrap() []error {
+	return texts.Map(slices.Sorted(maps.Keys(e)), func(name string) error { return e[name] })
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/texts"
 )
 
 // insertable are the columns for an application that enqueues with plain SQL. With the right to these alone, it can't
@@ -114,8 +115,8 @@ func Grants(o Options, names Names, queues []Queue) (Rights, error) {
 		}
 		r.SQLWorker = append(r.SQLWorker, execute+"'sql_worker'@'%';")
 	}
-	for _, table := range r.Tables {
-		r.Worker = append(r.Worker, fmt.Sprintf("GRANT SELECT, INSERT, UPDATE, DELETE ON %s`%s` TO %s;", quoted, table, user))
-	}
+	r.Worker = texts.Map(r.Tables, func(table string) string {
+		return fmt.Sprintf("GRANT SELECT, INSERT, UPDATE, DELETE ON %s`%s` TO %s;", quoted, table, user)
+	})
 	return r, nil
 }

@@ -29,17 +29,7 @@ func layout(t *testing.T, db *schema.DB) map[string]string {
 	if db.SQL.Engine == "sqlite" {
 		query = "SELECT name, COALESCE(sql, '') FROM sqlite_master"
 	}
-	rows, err := db.SQL.QueryContext(t.Context(), query)
-	dbtest.OK(t, err)
-	defer func() { _ = rows.Close() }()
-	made := map[string]string{}
-	for rows.Next() {
-		var name, how string
-		dbtest.OK(t, rows.Scan(&name, &how))
-		made[name] = how
-	}
-	dbtest.OK(t, rows.Err())
-	return made
+	return dbtest.Must(dbtest.Pairs(t.Context(), db.SQL, query))(t)
 }
 
 // TestMigrateWaits: a migration says what it waits for, and holds up no insert meanwhile.

@@ -15,6 +15,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/texts"
 )
 
 //go:embed sql
@@ -60,12 +61,9 @@ func (db *DB) units(queues []Queue) ([]unit, error) {
 }
 
 // steps are the statements of a unit's migrations: steps[0] leads to version 1.
-func (db *DB) steps(u unit) (steps [][]string) {
+func (db *DB) steps(u unit) [][]string {
 	names, _ := fs.Glob(stepFiles, db.SQL.SQLDir+"/"+u.kind+"_*.sql") // sorted
-	for _, name := range names {
-		steps = append(steps, cutStatements(u.replace.Replace(textOf(stepFiles, name))))
-	}
-	return steps
+	return texts.Map(names, func(name string) []string { return cutStatements(u.replace.Replace(textOf(stepFiles, name))) })
 }
 
 func (db *DB) owners() []string {

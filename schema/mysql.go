@@ -17,6 +17,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/texts"
 )
 
 // silence is how long the server may take to answer, unless the DSN says otherwise. longSilence is for commands that
@@ -39,11 +40,12 @@ func (o Options) connector() (driver.Connector, error) {
 	if err := checkOptions(o.DSN, cfg); err != nil {
 		return nil, err
 	}
-	addrs, begin := addresses(cfg), 0
+	addrs, err := o.servers(cfg)
+	if err != nil {
+		return nil, err
+	}
+	begin := 0
 	if len(o.Nodes) > 0 {
-		if addrs, err = o.nodes(cfg); err != nil {
-			return nil, err
-		}
 		name, _ := os.Hostname() // hosts without a name all start at the same node
 		begin = NodeOf(cmp.Or(o.Host, name), len(addrs))
 	}
@@ -88,9 +90,7 @@ func (o Options) session(cfg *mysql.Config) (s session, err error) {
 	cfg.ColumnsWithAlias = false // columns are found by name
 	cfg.ParseTime = false        // Time reads the text itself, whatever the session's zone
 	cfg.AllowAllFiles = false    // else the server could ask for any file of this host
-	if cfg.Timeout == 0 {
-		cfg.Timeout = 10 * time.Second
-	}
+	cfg.Timeout = cmp.Or(cfg.Timeout, 10*time.Second)
 	cfg.Collation = "utf8mb4_bin"   // as in setUp, whatever the DSN says
 	cfg.Logger = &mysql.NopLogger{} // it would print to stderr, which cron mails
 	s.unlimited, err = mysql.NewConnector(cfg)
@@ -322,10 +322,7 @@ func (c session) setVariables(ctx context.Context, conn driver.ExecerContext) er
 		return nil
 	}
 	names := slices.Sorted(maps.Keys(c.variables))
-	list := make([]string, len(names))
-	for i, name := range names {
-		list[i] = name + " = " + c.variables[name]
-	}
+	list := texts.Map(names, func(name string) string { return name + " = " + c.variables[name] })
 	_, err := conn.ExecContext(ctx, "SET "+strings.Join(list, ", "), nil)
 	if my, ok := errors.AsType[*mysql.MySQLError](err); ok {
 		if trouble, _ := Diagnose(err); trouble == TryLater {

@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -57,9 +58,7 @@ func Named(instance string) Names {
 // NewNames checks the instance's name and the table template: lower case letters, digits and underscores around
 // {instance} and {queue}. An empty template is DefaultTemplate.
 func NewNames(instance, template string) (Names, error) {
-	if template == "" {
-		template = DefaultTemplate
-	}
+	template = cmp.Or(template, DefaultTemplate)
 	if !strings.Contains(template, "{queue}") {
 		return Names{}, fmt.Errorf("%w: table template %q has no {queue}", ErrName, template)
 	}

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/hipq/hipq/internal/texts"
 )
 
 // connectNodeWithin limits how long a connection to one of several nodes may take.
@@ -31,11 +33,7 @@ func addresses(cfg *mysql.Config) []string {
 	if inner, ok := strings.CutSuffix(text, "]:3306"); ok && strings.HasPrefix(inner, "[") {
 		text = inner[1:]
 	}
-	list := strings.Split(text, ",")
-	for i, addr := range list {
-		list[i] = withPort(strings.TrimSpace(addr))
-	}
-	return list
+	return texts.Map(strings.Split(text, ","), func(addr string) string { return withPort(strings.TrimSpace(addr)) })
 }
 
 // Servers returns the addresses of the Nodes, or of the DSN, in order, and the Options to open each alone.
@@ -47,19 +45,14 @@ func (o Options) Servers() (addrs []string, alone []Options, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	list := addresses(cfg)
-	if len(o.Nodes) > 0 {
-		if list, err = o.nodes(cfg); err != nil {
-			return nil, nil, err
-		}
-	}
+	list, err := o.servers(cfg)
 	for _, addr := range list {
 		cfg.Addr = addr
 		one := o
 		one.DSN, one.Nodes = cfg.FormatDSN(), nil
-		addrs, alone = append(addrs, addr), append(alone, one)
+		alone = append(alone, one)
 	}
-	return addrs, alone, nil
+	return list, alone, err
 }
 
 // connectNode connects to a node of a cluster if the node may commit and has all data. Of servers that replicate to
@@ -147,8 +140,12 @@ func (db *DB) Nodes() (places []int, of int) {
 	return db.SQL.NodesTried(), db.nodes
 }
 
-func (o Options) nodes(cfg *mysql.Config) ([]string, error) {
-	if cfg.Net == "unix" { // sockets
+// servers are the addresses of the Nodes, or of the DSN.
+func (o Options) servers(cfg *mysql.Config) ([]string, error) {
+	switch {
+	case len(o.Nodes) == 0:
+		return addresses(cfg), nil
+	case cfg.Net == "unix": // sockets
 		return o.Nodes, nil
 	}
 	addrs := make([]string, len(o.Nodes))

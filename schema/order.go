@@ -7,6 +7,8 @@ import (
 	"iter"
 	"math"
 	"strings"
+
+	"github.com/hipq/hipq/internal/texts"
 )
 
 // ClaimIndex is the name of the index for claims. It has a range for each status, shard, part and job type; in a range,
@@ -16,11 +18,13 @@ const ClaimIndex = "claim"
 // claimOrder are the columns of the order of claims. The tables, the index, the procedures, and Position follow them.
 // To change the order, change this list, Position, and its methods Into, Args and Compare. What reads run_rank by its name
 // (admin's and monitor's ranges) is about that column alone.
-var claimOrder = []struct{ column, mysqlType string }{
+var claimOrder = []column{
 	{"run_rank", "BIGINT"},
 	{"scheduled_run_time", "DATETIME(6)"},
 	{"id", "BIGINT"},
 }
+
+type column struct{ name, mysqlType string }
 
 // Position is a job's position in the order of claims.
 type Position struct {
@@ -105,7 +109,7 @@ func (r Range) Args() []any { return []any{r.Status, r.Place, r.Part, r.JobType}
 func (db *DB) PositionOf(table string) string {
 	list := make([]string, len(claimOrder))
 	for i, of := range claimOrder {
-		if list[i] = table + "." + of.column; strings.HasSuffix(of.column, "_time") {
+		if list[i] = table + "." + of.name; strings.HasSuffix(of.name, "_time") {
 			list[i] = db.SQL.TimeText(list[i])
 		}
 	}
@@ -113,11 +117,7 @@ func (db *DB) PositionOf(table string) string {
 }
 
 func listOrder(prefix string) string {
-	list := make([]string, len(claimOrder))
-	for i, of := range claimOrder {
-		list[i] = prefix + of.column
-	}
-	return strings.Join(list, ", ")
+	return prefix + strings.Join(texts.Map(claimOrder, func(of column) string { return of.name }), ", "+prefix)
 }
 
 // compared compares a row's position with values: parameters, or variables with a prefix. One of the terms must be true. They are
@@ -127,10 +127,10 @@ func compared(how, values string) (terms []string) {
 	for _, of := range claimOrder {
 		value := values
 		if value != "?" {
-			value += of.column
+			value += of.name
 		}
-		terms = append(terms, same+of.column+" "+how+" "+value)
-		same += of.column + " = " + value + " AND "
+		terms = append(terms, same+of.name+" "+how+" "+value)
+		same += of.name + " = " + value + " AND "
 	}
 	return terms
 }
@@ -141,7 +141,7 @@ func anyTerm(terms []string) string { return "(" + strings.Join(terms, " OR ") +
 func orderInSQL() *strings.Replacer {
 	var declared strings.Builder
 	for _, of := range claimOrder {
-		fmt.Fprintf(&declared, "DECLARE v_%s %s; ", of.column, of.mysqlType)
+		fmt.Fprintf(&declared, "DECLARE v_%s %s; ", of.name, of.mysqlType)
 	}
 	return strings.NewReplacer("{order}", ClaimOrder, "{position}", listOrder("v_"), "{behind position}", anyTerm(compared(">", "v_")),
 		"{declare position}", strings.TrimSpace(declared.String()))

@@ -1,6 +1,7 @@
 package schema_test
 
 import (
+	"database/sql"
 	"fmt"
 	"math"
 	"slices"
@@ -16,15 +17,12 @@ import (
 // ranked returns each row's priority and rank, by id.
 func ranked(t *testing.T, db *schema.DB) (list [][2]int) {
 	t.Helper()
-	rows, err := db.SQL.QueryContext(t.Context(), "SELECT priority, run_rank FROM shop_emails ORDER BY id")
-	dbtest.OK(t, err)
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
+	dbtest.OK(t, dbtest.Read(t.Context(), db.SQL, "SELECT priority, run_rank FROM shop_emails ORDER BY id", nil, func(rows *sql.Rows) error {
 		var row [2]int
-		dbtest.OK(t, rows.Scan(&row[0], &row[1]))
+		err := rows.Scan(&row[0], &row[1])
 		list = append(list, row)
-	}
-	dbtest.OK(t, rows.Err())
+		return err
+	}))
 	return list
 }
 

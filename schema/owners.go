@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/texts"
 )
 
 type state struct {
@@ -59,15 +60,13 @@ func (m migration) owned(ctx context.Context, u unit) (state, error) {
 
 // adopts returns nil for a table without an owner that is empty and has hipq's columns, as after a dump without data.
 func (m migration) adopts(ctx context.Context, u unit, table string) (err error) {
-	model, names := &DB{SQL: m.db.SQL, Names: Named("hipq_model")}, []string(nil)
+	model := &DB{SQL: m.db.SQL, Names: Named("hipq_model")}
 	units, err := model.units([]Queue{{Name: queueKind, Order: u.order}})
 	if err != nil {
 		return err
 	}
 	made := units[slices.IndexFunc(units, func(other unit) bool { return other.kind == u.kind })]
-	for _, t := range made.tables {
-		names = append(names, "DROP TABLE IF EXISTS "+t)
-	}
+	names := texts.Map(made.tables, func(t string) string { return "DROP TABLE IF EXISTS " + t })
 	err = m.exec(ctx, slices.Concat(append([][]string{names}, model.steps(made)...)...))
 	if err == nil && u.order != OrderAny && u.order != OrderLowest {
 		anew := model.setOrder(made.tables[0], u.order)

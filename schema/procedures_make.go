@@ -11,6 +11,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/texts"
 )
 
 // ErrNoProcedures means that the user may not create the stored procedures. All else works without them.
@@ -25,10 +26,7 @@ type stored struct{ Name, Comment, Definer string }
 
 // there returns the procedures that exist and that this user can see, by name.
 func (db *DB) there(ctx context.Context, list []procedure) (map[string]stored, error) {
-	var names []any
-	for _, p := range list {
-		names = append(names, p.name)
-	}
+	names := texts.Map(list, func(p procedure) any { return p.name })
 	var rows []stored
 	const query = "SELECT routine_name AS name, routine_comment AS comment, definer AS definer FROM information_schema.routines" +
 		" WHERE routine_schema = DATABASE() AND routine_type = 'PROCEDURE' AND routine_name IN "

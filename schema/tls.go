@@ -54,9 +54,9 @@ func (o Options) ways() (all []*mysql.Config) {
 	if err != nil || o.TLS != nil {
 		return nil
 	}
-	addrs := addresses(cfg)
-	if nodes, err := o.nodes(cfg); err == nil && len(nodes) > 0 {
-		addrs = nodes
+	addrs, err := o.servers(cfg)
+	if err != nil { // a node of the wrong form is a mistake of its own
+		addrs = addresses(cfg)
 	}
 	for _, addr := range addrs {
 		one := cfg.Clone()

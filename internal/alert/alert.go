@@ -86,11 +86,7 @@ func (b Log) Unsaid(ctx context.Context, what []string, now time.Time, every tim
 
 // Times returns when one or more things were last said, or done according to Note. It omits what never was.
 func (b Log) Times(ctx context.Context, what []string) (map[string]time.Time, error) {
-	args := make([]any, len(what))
-	for i := range what {
-		args[i] = what[i]
-	}
-	return b.times(ctx, "notice IN "+engine.In(len(what)), args...)
+	return b.times(ctx, "notice IN "+engine.In(len(what)), engine.Args(what)...)
 }
 
 // Under returns the times of all things whose names begin with a word and a blank.

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"strconv"
 	"strings"
@@ -40,15 +41,11 @@ func floorJobs(from, n int, now string) (query string, args []any) {
 
 // floorLog is the insert of a log row for each of the jobs.
 func floorLog(ids []int64, what int, now string) string {
-	var b strings.Builder
-	b.WriteString("INSERT INTO floor_log (job_id, at, what, note) VALUES ")
+	rows := make([]string, len(ids))
 	for i, id := range ids {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		fmt.Fprintf(&b, "(%d,%s,%d,'')", id, now, what)
+		rows[i] = fmt.Sprintf("(%d,%s,%d,'')", id, now, what)
 	}
-	return b.String()
+	return "INSERT INTO floor_log (job_id, at, what, note) VALUES " + strings.Join(rows, ",")
 }
 
 // floorIDs is the condition for these jobs.
@@ -69,10 +66,17 @@ func inARow(first int64, n int) []int64 {
 	return ids
 }
 
-// floorCounts counts all jobs, those that are done, and the log rows.
-var floorCounts = fmt.Sprintf("SELECT COUNT(*), COALESCE(SUM(state = %d), 0), (SELECT COUNT(*) FROM floor_log) FROM floor_jobs", floorDone)
+// floorDB is what a floor has on each engine.
+type floorDB struct{ db *sql.DB }
 
-func checkFloor(jobs, done, logged int) error {
+func (f floorDB) close() error { return f.db.Close() }
+
+func (f floorDB) drained(ctx context.Context) error {
+	var jobs, done, logged int
+	query := fmt.Sprintf("SELECT COUNT(*), COALESCE(SUM(state = %d), 0), (SELECT COUNT(*) FROM floor_log) FROM floor_jobs", floorDone)
+	if err := f.db.QueryRowContext(ctx, query).Scan(&jobs, &done, &logged); err != nil {
+		return err
+	}
 	if jobs == 0 || done != jobs || logged != 3*jobs {
 		return fmt.Errorf("the floor has %d jobs, of which %d are done, and %d log rows", jobs, done, logged)
 	}

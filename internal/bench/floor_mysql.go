@@ -33,7 +33,7 @@ var floorTablesMySQL = []string{
 }
 
 // mysqlFloor sends statements in one round trip if it needs no answer in between.
-type mysqlFloor struct{ db *sql.DB }
+type mysqlFloor struct{ floorDB }
 
 // openMySQLFloor creates the floor's tables in an empty database.
 func openMySQLFloor(ctx context.Context, dsn string) (mysqlFloor, error) {
@@ -46,7 +46,7 @@ func openMySQLFloor(ctx context.Context, dsn string) (mysqlFloor, error) {
 	if err != nil {
 		return mysqlFloor{}, err
 	}
-	f := mysqlFloor{sql.OpenDB(connector)}
+	f := mysqlFloor{floorDB{sql.OpenDB(connector)}}
 	f.db.SetMaxIdleConns(16) // all that it uses, so that only the first round pays for connecting
 	for _, table := range floorTablesMySQL {
 		if _, err := f.db.ExecContext(ctx, table); err != nil {
@@ -56,8 +56,6 @@ func openMySQLFloor(ctx context.Context, dsn string) (mysqlFloor, error) {
 	}
 	return f, nil
 }
-
-func (f mysqlFloor) close() error { return f.db.Close() }
 
 // conn runs do on its own connection.
 func (f mysqlFloor) conn(ctx context.Context, do func(*sql.Conn) error) error {
@@ -110,14 +108,6 @@ func (f mysqlFloor) drain(ctx context.Context, connections int) error {
 			}
 		})
 	})
-}
-
-func (f mysqlFloor) drained(ctx context.Context) error {
-	var jobs, done, logged int
-	if err := f.db.QueryRowContext(ctx, floorCounts).Scan(&jobs, &done, &logged); err != nil {
-		return err
-	}
-	return checkFloor(jobs, done, logged)
 }
 
 // mysqlFloorWorker claims from the end of its last claim: InnoDB keeps index entries of jobs that are no longer ready

@@ -37,7 +37,7 @@ var floorTablesSQLite = []string{
 
 // sqliteFloor has one connection, however many are requested, because the file has one writer. Its durability equals
 // hipq's.
-type sqliteFloor struct{ db *sql.DB }
+type sqliteFloor struct{ floorDB }
 
 // openSQLiteFloor creates a file with the floor's tables.
 func openSQLiteFloor(ctx context.Context, path string) (sqliteFloor, error) {
@@ -55,10 +55,8 @@ func openSQLiteFloor(ctx context.Context, path string) (sqliteFloor, error) {
 			return sqliteFloor{}, err
 		}
 	}
-	return sqliteFloor{db}, nil
+	return sqliteFloor{floorDB{db}}, nil
 }
-
-func (f sqliteFloor) close() error { return f.db.Close() }
 
 func (f sqliteFloor) tx(ctx context.Context, do func(*sql.Tx) error) error {
 	tx, err := f.db.BeginTx(ctx, nil)
@@ -156,12 +154,4 @@ func (f sqliteFloor) finish(ctx context.Context, ids []int64, token int64) error
 		_, err = tx.ExecContext(ctx, floorLog(ids, floorFinished, now))
 		return err
 	})
-}
-
-func (f sqliteFloor) drained(ctx context.Context) error {
-	var jobs, done, logged int
-	if err := f.db.QueryRowContext(ctx, floorCounts).Scan(&jobs, &done, &logged); err != nil {
-		return err
-	}
-	return checkFloor(jobs, done, logged)
 }

@@ -122,7 +122,7 @@ func Serve(ctx context.Context, task string, in io.Reader, out io.Writer) error 
 			stop()
 		}()
 	}
-	n, err := (&Queue{created, db}).Drain(ctx, workers)
+	n, err := (&Queue{created}).Drain(ctx, workers)
 	if err == nil {
 		fmt.Fprintln(out, "finished", n)
 	}

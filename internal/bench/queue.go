@@ -10,10 +10,7 @@ import (
 )
 
 // Queue is a queue of hipq with generated jobs, which cycle through its types and throttle groups.
-type Queue struct {
-	*queue.Queue
-	db *schema.DB
-}
+type Queue struct{ *queue.Queue }
 
 // Open creates a queue and its table.
 func Open(ctx context.Context, db *schema.DB, o queue.Options) (*Queue, error) {
@@ -24,7 +21,7 @@ func Open(ctx context.Context, db *schema.DB, o queue.Options) (*Queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Queue{q, db}, q.Register(ctx)
+	return &Queue{q}, q.Register(ctx)
 }
 
 // Plain is a queue with one job type.

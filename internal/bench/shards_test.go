@@ -108,7 +108,7 @@ func BenchmarkShardsGalera(b *testing.B) {
 					if err != nil {
 						return err
 					}
-					here, w.Home = &Queue{other, dbs[i]}, []int{i}
+					here, w.Home = &Queue{other}, []int{i}
 				}
 				s, err := here.work(ctx, w)
 				done[i] = s.Finished

@@ -61,17 +61,7 @@ func sourceOf(t *testing.T, driver string) string {
 
 // each calls scan for each row of a query.
 func (d *database) each(query string, args []any, scan func(*sql.Rows) error) error {
-	rows, err := d.Query(query, args...)
-	if err != nil {
-		return fmt.Errorf("%s: %w", query, err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := scan(rows); err != nil {
-			return fmt.Errorf("%s: %w", query, err)
-		}
-	}
-	return rows.Err()
+	return dbtest.Read(context.Background(), d, query, args, scan)
 }
 
 // open counts the jobs that are not final.

@@ -28,10 +28,9 @@ type Queue struct {
 
 // Job is a job that is due or that counts against a limit.
 type Job struct {
-	ID                          int64
-	Queue, Type, Status, Worker string
-	Group                       string
-	Weight, Shard               int
+	ID                         int64
+	Queue, Type, Status, Group string
+	Weight                     int
 	// Since is when it was due and its row was there.
 	Since time.Time
 }

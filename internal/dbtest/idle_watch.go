@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/hipq/hipq/internal/engine"
 )
 
 // Watch looks at an instance's tables while its workers run, and reports when it stands still.
@@ -172,27 +174,16 @@ func (w *Watch) look() (m Moment, err error) {
 		now, ago = "strftime('%Y-%m-%d %H:%M:%f', 'now')", "strftime('%Y-%m-%d %H:%M:%f', 'now', '-5 seconds')"
 	}
 	read := func(query string, scan func(*sql.Rows) error) {
-		if err != nil {
-			return
-		}
-		var rows *sql.Rows
-		if rows, err = w.db.Query(query); err != nil {
-			return
-		}
-		defer rows.Close()
-		for rows.Next() && err == nil {
-			err = scan(rows)
-		}
 		if err == nil {
-			err = rows.Err()
+			err = engine.ReadOn(context.Background(), w.db, engine.Query{SQL: query, Scan: engine.EachRow(scan)})
 		}
 	}
 	for _, q := range w.Queues {
-		columns := "SELECT id, job_type, status, worker_id, COALESCE(throttle_factor, 1), shard, job_data, CASE WHEN scheduled_run_time > create_time" +
+		columns := "SELECT id, job_type, status, COALESCE(throttle_factor, 1), job_data, CASE WHEN scheduled_run_time > create_time" +
 			" THEN scheduled_run_time ELSE create_time END FROM " + w.prefix + q.Name
 		scan := func(rows *sql.Rows) error {
 			j, data, since := Job{Queue: q.Name}, "", ""
-			err := rows.Scan(&j.ID, &j.Type, &j.Status, &j.Worker, &j.Weight, &j.Shard, &data, &since)
+			err := rows.Scan(&j.ID, &j.Type, &j.Status, &j.Weight, &data, &since)
 			j.Since, j.Group = when(since), q.groupOf(j.Type, data)
 			m.Jobs = append(m.Jobs, j)
 			return err

@@ -106,30 +106,16 @@ func together(t testing.TB, all []*Node) {
 
 // standing describes a node's component, its state there, and the number of nodes.
 func (n *Node) standing() string {
-	is := map[string]string{}
-	rows, err := n.db.Query("SHOW STATUS WHERE Variable_name IN ('wsrep_cluster_status', 'wsrep_local_state_comment', 'wsrep_cluster_size')")
+	is, err := Pairs(context.Background(), n.db, "SHOW STATUS WHERE Variable_name IN ('wsrep_cluster_status', 'wsrep_local_state_comment', 'wsrep_cluster_size')")
 	if err != nil {
-		return err.Error()
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var name, value string
-		if err := rows.Scan(&name, &value); err != nil {
-			return err.Error()
-		}
-		is[name] = value
-	}
-	if err := rows.Err(); err != nil {
 		return err.Error()
 	}
 	return fmt.Sprintf("%s, %s, %s nodes", is["wsrep_cluster_status"], is["wsrep_local_state_comment"], is["wsrep_cluster_size"])
 }
 
-func (n *Node) variable(which string) (value string) {
+func (n *Node) variable(which string) string {
 	n.t.Helper()
-	var name string
-	OK(n.t, n.db.QueryRow("SHOW VARIABLES LIKE '"+which+"'").Scan(&name, &value))
-	return value
+	return Must(Pairs(context.Background(), n.db, "SHOW VARIABLES LIKE '"+which+"'"))(n.t)[which]
 }
 
 // provide changes a setting of this node's replication library.

@@ -66,15 +66,7 @@ func sessionOf(t testing.TB, conn *sql.Conn, driver string) map[string]string {
 	} else if _, err := conn.ExecContext(context.Background(), "SET sql_select_limit = 18446744073709551615"); err != nil {
 		t.Fatal(err) // otherwise it applies to this query too
 	}
-	rows := Must(conn.QueryContext(context.Background(), query))(t)
-	defer rows.Close()
-	settings := map[string]string{}
-	for rows.Next() {
-		var name, value string
-		OK(t, rows.Scan(&name, &value))
-		settings[name] = value
-	}
-	OK(t, rows.Err())
+	settings := Must(Pairs(context.Background(), conn, query))(t)
 	// every statement changes these
 	maps.DeleteFunc(settings, func(name, _ string) bool {
 		switch name {

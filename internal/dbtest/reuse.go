@@ -169,26 +169,13 @@ func isUnreadable(err error) bool {
 	return ok && failure.Number == 3854
 }
 
-// cells returns all cells of a query's rows as texts.
+// cells returns all cells of a query's rows.
 func cells(ctx context.Context, db *sql.DB, query string) (list []string, err error) {
-	rows, err := db.QueryContext(ctx, query)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	columns, err := rows.Columns()
-	if err != nil {
-		return nil, err
-	}
-	row, into := make([]string, len(columns)), make([]any, len(columns))
-	for i := range row {
-		into[i] = &row[i]
-	}
-	for rows.Next() {
-		if err := rows.Scan(into...); err != nil {
-			return nil, err
+	rows, err := Rows(ctx, db, query)
+	for _, row := range rows {
+		for _, cell := range row {
+			list = append(list, cell.String)
 		}
-		list = append(list, row...)
 	}
-	return list, rows.Err()
+	return list, err
 }

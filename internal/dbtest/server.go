@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
-	"encoding/hex"
 	"os"
 	"path/filepath"
 	"strings"
@@ -56,7 +55,7 @@ func database(t testing.TB, server string) string {
 
 func create(t testing.TB, server string) (dsn string) {
 	t.Helper()
-	name := databaseName()
+	name := "hipq_" + strings.ToLower(rand.Text()[:16])
 	err := execute(withDatabase(t, server, ""), "CREATE DATABASE "+name+" CHARACTER SET utf8mb4")
 	Require(t, err == nil, "create a test database: %v", err)
 	return withDatabase(t, server, name)
@@ -134,12 +133,6 @@ func Each(t *testing.T, f func(t *testing.T, driver, source string)) {
 	t.Helper()
 	t.Run("sqlite", func(t *testing.T) { f(t, "sqlite", SQLite(t)) })
 	t.Run("mysql", func(t *testing.T) { f(t, "mysql", MySQL(t)) })
-}
-
-func databaseName() string {
-	b := make([]byte, 8)
-	_, _ = rand.Read(b) // never fails
-	return "hipq_" + hex.EncodeToString(b)
 }
 
 // nameIn is the database's name in a DSN of withDatabase.

@@ -3,6 +3,7 @@ package doctor
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -128,9 +129,7 @@ func (l cronLine) inline(before string) map[string]string {
 	if who, err := user.Current(); err == nil {
 		env["HOME"] = who.HomeDir
 	}
-	for name, value := range l.env {
-		env[name] = value
-	}
+	maps.Copy(env, l.env)
 	for _, word := range strings.Fields(before) {
 		if name, value, ok := strings.Cut(word, "="); ok && variable().MatchString(word) {
 			env[name] = strings.Trim(value, `'"`)
@@ -186,10 +185,7 @@ func cronLines(text, file, username string) (lines []cronLine) {
 		if line == "" || !strings.ContainsAny(line[:1], "0123456789*@") {
 			continue
 		}
-		l := cronLine{text: line, env: map[string]string{}}
-		for name, value := range env {
-			l.env[name] = value
-		}
+		l := cronLine{text: line, env: maps.Clone(env)}
 		words, n := strings.Fields(line), 5
 		if short, ok := shorthands[words[0]]; ok {
 			l.fields, n = strings.Fields(short), 1

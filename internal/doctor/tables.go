@@ -60,12 +60,7 @@ func (p *patient) ties(ctx context.Context, tables []string) (ties []string, err
 			" WHERE m.type = 'table' AND (f.\"table\" IN {tables} OR m.name IN {tables}) UNION ALL SELECT 'trigger ' || name || ' on ' || tbl_name" +
 			" FROM sqlite_master WHERE type = 'trigger' AND tbl_name IN {tables} AND name <> tbl_name || '$insert'"
 	}
-	var args []any
-	for range strings.Count(query, "{tables}") {
-		for _, name := range tables {
-			args = append(args, name)
-		}
-	}
+	args := slices.Repeat(engine.Args(tables), strings.Count(query, "{tables}"))
 	err = p.db.SQL.SelectContext(ctx, &ties, strings.ReplaceAll(query, "{tables}", engine.In(len(tables))), args...)
 	return ties, texts.Wrap(err, "ask for foreign keys and triggers")
 }

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/hipq/hipq/internal/texts"
 )
 
 // Session is what hipq sets on a borrowed connection, and restores before it returns the connection.
@@ -168,11 +170,7 @@ func (c *borrowedConn) inline(query string, args []driver.NamedValue) (string, [
 	if !c.session.Inline || len(args) == 0 {
 		return query, args, nil
 	}
-	values := make([]any, len(args))
-	for i, a := range args {
-		values[i] = a.Value
-	}
-	text, err := inline(nil, query, values)
+	text, err := inline(nil, query, texts.Map(args, func(a driver.NamedValue) any { return a.Value }))
 	return string(text), nil, err
 }
 
@@ -180,11 +178,7 @@ type plainRows struct{ driver.Rows }
 
 // Columns removes the table names that columnsWithAlias adds.
 func (r plainRows) Columns() []string {
-	names := r.Rows.Columns()
-	for i, name := range names {
-		names[i] = name[strings.LastIndex(name, ".")+1:]
-	}
-	return names
+	return texts.Map(r.Rows.Columns(), func(name string) string { return name[strings.LastIndex(name, ".")+1:] })
 }
 
 // Next returns times as text, as the tables store them, whatever zone parseTime and loc assumed.

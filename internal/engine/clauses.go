@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/hipq/hipq/internal/texts"
 )
 
 // Rows is the VALUES part of a multi-row insert: n times row, which is "(?,?,…)".
@@ -17,6 +19,9 @@ func Rows(row string, n int) string {
 func In(n int) string {
 	return "(" + strings.Repeat("?,", n-1) + "?)"
 }
+
+// Args are values as parameters, for example of In.
+func Args[T any](values []T) []any { return texts.Map(values, func(v T) any { return v }) }
 
 // Upsert updates a row or inserts it. The first names, as many as keys says, are the row's key. The names must be constants.
 func (tx *Tx) Upsert(ctx context.Context, table string, keys int, names []string, values []any) error {

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/jmoiron/sqlx"
+
+	"github.com/hipq/hipq/internal/texts"
 )
 
 // DB is a database. It is safe for concurrent use.
@@ -129,10 +131,7 @@ func (db *DB) CatchUp(ctx context.Context) error {
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		err = ErrBehind
 	}
-	if err != nil {
-		return fmt.Errorf("wait for what the other nodes have committed: %w", err)
-	}
-	return nil
+	return texts.Wrap(err, "wait for what the other nodes have committed")
 }
 
 // Read runs queries outside a transaction, otherwise like Tx.Read.

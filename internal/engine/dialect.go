@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"strings"
+
+	"github.com/hipq/hipq/internal/texts"
 )
 
 // Dialect holds the SQL differences between the engines as text without logic. The statements themselves are beside the code
@@ -102,11 +104,7 @@ func (d Dialect) TimeColumn(name string) string { return fmt.Sprintf(d.timeColum
 
 // TimeColumns is a SELECT list of time columns. ORDER BY on one of them needs the table's name, or it sorts by the text.
 func (d Dialect) TimeColumns(names ...string) string {
-	list := make([]string, len(names))
-	for i, name := range names {
-		list[i] = d.TimeColumn(name) + " AS " + name
-	}
-	return strings.Join(list, ", ")
+	return strings.Join(texts.Map(names, func(name string) string { return d.TimeColumn(name) + " AS " + name }), ", ")
 }
 
 // MySQL is the dialect of MySQL and MariaDB.

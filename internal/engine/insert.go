@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+
+	"github.com/hipq/hipq/internal/texts"
 )
 
 // preparedRows is the number of rows in a prepared insert. It is fixed, so that a connection keeps one statement for each
@@ -106,10 +108,7 @@ func (tx *Tx) readIDStep(ctx context.Context, d Dialect, n int) error {
 		tx.idStep = 1
 		return nil
 	}
-	if err := tx.Read(ctx, Query{SQL: d.idStep, Scan: Row(&tx.idStep)}); err != nil {
-		return fmt.Errorf("read the step of new ids: %w", err)
-	}
-	return nil
+	return texts.Wrap(tx.Read(ctx, Query{SQL: d.idStep, Scan: Row(&tx.idStep)}), "read the step of new ids")
 }
 
 // insertedIDs returns the ids of one multi-row insert, in the order of its n rows.

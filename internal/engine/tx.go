@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/jmoiron/sqlx"
+
+	"github.com/hipq/hipq/internal/texts"
 )
 
 // Tx is a transaction. All that happens in it has the database's time at its beginning, or since SetClock.
@@ -68,10 +70,7 @@ func (db *DB) Join(tx *sql.Tx) *Tx {
 
 // SetClock sets the transaction's time to now, by the database's clock: for a transaction that first waited for others.
 func (db *DB) SetClock(ctx context.Context, tx *Tx) error {
-	if err := tx.Read(ctx, Values(db.ClockOf(tx))); err != nil {
-		return fmt.Errorf("read the database's clock: %w", err)
-	}
-	return nil
+	return texts.Wrap(tx.Read(ctx, Values(db.ClockOf(tx))), "read the database's clock")
 }
 
 // Stamp is the transaction's time as an expression and its parameters. Without a clock it is the statement's time.

@@ -4,6 +4,7 @@ package guard
 
 import (
 	"fmt"
+	"os/exec"
 	"slices"
 	"sync"
 	"syscall"
@@ -70,6 +71,17 @@ func (c *children) fork(start func() (pid int, err error)) (pid int, err error) 
 		delete(c.strangers, pid)
 	}
 	return pid, err
+}
+
+// start starts a command as an own child.
+func (c *children) start(cmd *exec.Cmd) error {
+	_, err := c.fork(func() (int, error) {
+		if err := cmd.Start(); err != nil {
+			return 0, err
+		}
+		return cmd.Process.Pid, nil
+	})
+	return err
 }
 
 // reap reaps an ended own child. The lock keeps others from counting children between the wait, which frees the id, and

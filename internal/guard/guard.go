@@ -149,12 +149,7 @@ func (g *Guard) Fork(start func() (pid int, err error)) (pid int, err error) {
 // command gets a TERM, and killAfter later a KILL. The guard process doesn't know of it.
 func (g *Guard) RunWorker(ctx context.Context, cmd *exec.Cmd, killAfter time.Duration) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	pid, err := g.children.fork(func() (int, error) {
-		if err := cmd.Start(); err != nil {
-			return 0, err
-		}
-		return cmd.Process.Pid, nil
-	})
+	err := g.children.start(cmd)
 	if err != nil {
 		return fmt.Errorf("start a worker: %w", err)
 	}
@@ -162,8 +157,8 @@ func (g *Guard) RunWorker(ctx context.Context, cmd *exec.Cmd, killAfter time.Dur
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		time.AfterFunc(killAfter, func() { _ = cmd.Process.Kill() })
 	})()
-	process.AwaitEnd(pid)
-	g.children.reap(pid, func() { err = cmd.Wait() })
+	process.AwaitEnd(cmd.Process.Pid)
+	g.children.reap(cmd.Process.Pid, func() { err = cmd.Wait() })
 	return err
 }
 
@@ -258,12 +253,7 @@ func (g *Guard) launch() error {
 	cmd.Env = []string{WorkerVariable + "=" + g.workerID}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err = syscall.SetNonblock(w, true); err == nil {
-		_, err = g.children.fork(func() (int, error) {
-			if err := cmd.Start(); err != nil {
-				return 0, err
-			}
-			return cmd.Process.Pid, nil
-		})
+		err = g.children.start(cmd)
 	}
 	if err != nil {
 		_ = syscall.Close(w)

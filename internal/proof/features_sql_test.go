@@ -1,6 +1,7 @@
 package proof
 
 import (
+	"context"
 	"database/sql"
 	"encoding/json"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/texts"
 )
 
 // call calls a stored procedure and returns the rows of its result.
@@ -17,22 +19,9 @@ func (p *play) call(procedure string, args ...any) (list [][]string) {
 	p.Helper()
 	statement := "CALL shop_" + procedure + "(" + strings.Repeat(", ?", len(args))[2:] + ")"
 	p.Logf("%s %v", statement, args)
-	rows := dbtest.Must(p.db.Query(statement, args...))(p.T)
-	defer rows.Close()
-	columns := dbtest.Must(rows.Columns())(p.T)
-	for rows.Next() {
-		cells, into := make([]sql.NullString, len(columns)), make([]any, len(columns))
-		for i := range cells {
-			into[i] = &cells[i]
-		}
-		dbtest.OK(p.T, rows.Scan(into...))
-		var texts []string
-		for _, c := range cells {
-			texts = append(texts, c.String)
-		}
-		list = append(list, texts)
+	for _, row := range dbtest.Must(dbtest.Rows(context.Background(), p.db, statement, args...))(p.T) {
+		list = append(list, texts.Map(row, func(cell sql.NullString) string { return cell.String }))
 	}
-	dbtest.OK(p.T, rows.Err())
 	return list
 }
 

@@ -3,6 +3,7 @@ package proof
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"database/sql"
 	"encoding/json"
 	"fmt"
@@ -329,12 +330,7 @@ func (p *play) sync(k *mTick, queues ...*mQueue) {
 // each calls scan for each row of a query.
 func (p *play) each(query string, scan func(*sql.Rows) error, args ...any) {
 	p.Helper()
-	rows := dbtest.Must(p.db.Query(query, args...))(p.T)
-	defer rows.Close()
-	for rows.Next() {
-		dbtest.OK(p.T, scan(rows))
-	}
-	dbtest.OK(p.T, rows.Err())
+	dbtest.OK(p.T, dbtest.Read(context.Background(), p.db, query, args, scan))
 }
 
 func (p *play) rows(q *mQueue) (list []row) {

@@ -273,17 +273,7 @@ func (r *round) version() (version string) {
 
 // each calls scan for each row of a query.
 func (r *round) each(query string, scan func(*sql.Rows) error) error {
-	rows, err := r.db.Query(query)
-	if err != nil {
-		return fmt.Errorf("%s: %w", query, err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := scan(rows); err != nil {
-			return fmt.Errorf("%s: %w", query, err)
-		}
-	}
-	return errors.Join(rows.Err(), rows.Close())
+	return dbtest.Read(context.Background(), r.db, query, nil, scan)
 }
 
 // open counts the jobs that are not final.

@@ -1,10 +1,11 @@
-package texts
+package texts_test
 
 import (
 	"testing"
 	"time"
 
 	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/texts"
 )
 
 func TestDuration(t *testing.T) {
@@ -14,6 +15,6 @@ func TestDuration(t *testing.T) {
 		minute: "1 min", 61 * second: "1 min 1 s", hour - 501: "59 min 59 s", hour - 500: "1 h", 2*hour + 5*minute: "2 h 5 min",
 		24*hour - 30*second: "1 d", 24 * hour: "1 d", 52 * hour: "2 d 4 h",
 	} {
-		dbtest.Same(t, Duration(time.Duration(ms)*time.Millisecond), want, "%d ms", ms)
+		dbtest.Same(t, texts.Duration(time.Duration(ms)*time.Millisecond), want, "%d ms", ms)
 	}
 }

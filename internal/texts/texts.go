@@ -73,11 +73,6 @@ func NullJSON(text string) json.RawMessage {
 	if len(trimmed) > 0 && (trimmed[0] == '{' || trimmed[0] == '[') && json.Valid(trimmed) {
 		return trimmed
 	}
-	var quoted bytes.Buffer
-	e := json.NewEncoder(&quoted)
-	e.SetEscapeHTML(false) // this goes into no page
-	if err := e.Encode(text); err != nil {
-		panic(err) // a string can always be encoded
-	}
-	return bytes.TrimSpace(quoted.Bytes())
+	quoted, _ := JSON(text) // a string can always be encoded
+	return bytes.TrimSpace(quoted)
 }

@@ -16,16 +16,20 @@ func EncodeJSON[T any](v T) (string, error) {
 	if text, ok := any(&v).(*string); ok { // not a string in an interface, which would be indistinguishable from JSON
 		return *text, nil
 	}
-	var text bytes.Buffer
-	e := json.NewEncoder(&text)
-	e.SetEscapeHTML(false) // other programs read it too
-	if err := e.Encode(v); err != nil {
-		return "", err
-	}
-	if encoded := bytes.TrimSpace(text.Bytes()); string(encoded) != "null" {
-		return string(encoded), nil
+	line, err := JSON(v)
+	if encoded := bytes.TrimSpace(line); string(encoded) != "null" {
+		return string(encoded), err
 	}
 	return None, nil
+}
+
+// JSON encodes a value as one line of JSON, with its newline. It escapes nothing for pages, because other programs read it.
+func JSON(v any) ([]byte, error) {
+	var line bytes.Buffer
+	e := json.NewEncoder(&line)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	return line.Bytes(), err
 }
 
 // errNone means that a text is missing for a type without a nil value.

@@ -95,9 +95,7 @@ type View struct{ Page }
 
 // View returns what the templates take.
 func (p Page) View() View {
-	if p.Zone == nil {
-		p.Zone = time.UTC
-	}
+	p.Zone = cmp.Or(p.Zone, time.UTC)
 	return View{p}
 }
 

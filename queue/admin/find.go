@@ -213,7 +213,7 @@ func (q *Queue) each(ctx context.Context, by Filter, ids []int64, of store.Selec
 	}
 	for some := range slices.Chunk(ids, findPage) {
 		w, _ := q.where(by)
-		w.And("id IN "+engine.In(len(some)), store.Args(some, func(id int64) any { return id })...)
+		w.And("id IN "+engine.In(len(some)), engine.Args(some)...)
 		if err := q.page(ctx, w, of, order, f); err != nil {
 			return err
 		}

@@ -167,7 +167,7 @@ func (q *Queue) Unhandled(ctx context.Context, paused bool, lastSeen time.Time, 
 		" AND part IN ('NONE', 'stop') AND job_type = due.job_type)" +
 		" AND NOT EXISTS (SELECT 1 FROM " + activity + " " + q.s.DB().SQL.Index(activity, "at") + " WHERE at >= ? AND queue = ? AND job_type = due.job_type" +
 		" AND kind = 'job' AND state = 'starting')"
-	left := store.Args(handled, func(name string) any { return name })
+	left := engine.Args(handled)
 	args := slices.Concat([]any{engine.At(before)}, left, []any{engine.At(before), q.s.Name})
 	unhandled := map[string]time.Time{}
 	err := q.s.DB().SQL.Read(ctx, engine.Query{SQL: query, Args: args, Scan: engine.EachRow(func(row *sql.Rows) error {

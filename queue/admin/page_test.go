@@ -88,18 +88,7 @@ func TestPagesReadLittle(t *testing.T) {
 		}
 	}
 	exec("INSERT INTO shop_activity (at, kind, state, queue, job_id) SELECT UTC_TIMESTAMP(6), 'job', 'added', 'emails', id FROM shop_emails")
-	reads := func() (sum int64) {
-		rows := dbtest.Must(db.SQL.QueryContext(t.Context(), "SHOW SESSION STATUS LIKE 'Handler_read%'"))(t)
-		defer rows.Close()
-		for rows.Next() {
-			var name string
-			var n int64
-			dbtest.OK(t, rows.Scan(&name, &n))
-			sum += n
-		}
-		dbtest.OK(t, rows.Err())
-		return sum
-	}
+	reads := func() int64 { return dbtest.Reads(t, db.SQL) }
 	of, last := admin.Of(q), int64(0)
 	dbtest.OK(t, db.SQL.GetContext(t.Context(), &last, "SELECT MAX(id) FROM shop_emails WHERE status = 'available'"))
 	for _, c := range []struct {

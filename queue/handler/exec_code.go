@@ -7,16 +7,16 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/hipq/hipq/internal/texts"
 )
 
 // takesCode matches words after which many programs expect code: su -c, script -qc, psql -e, env -S, find -exec, deno eval.
 // Longer clusters are mostly words, as in convert -resize.
-var takesCode = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^(-[A-Za-z]{0,2}[ce]|-S|--?(eval|command|exec|execdir|ok|okdir|execute|expression|split-string)|-Command|eval)$`)
-})
+var takesCode = texts.Pattern(`^(-[A-Za-z]{0,2}[ce]|-S|--?(eval|command|exec|execdir|ok|okdir|execute|expression|split-string)|-Command|eval)$`)
 
 // splits matches env -S, which makes words of the rest or, without a rest, of the next argument.
-var splits = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(-[A-Za-z]{0,2}S|--split-string=)`) })
+var splits = texts.Pattern(`^(-[A-Za-z]{0,2}S|--split-string=)`)
 
 // filters matches, for each program whose first argument is its code, options whose value is the next argument.
 var filters = sync.OnceValue(func() map[string]*regexp.Regexp {

@@ -1,7 +1,6 @@
 package handler
 
 import (
-	"bytes"
 	"encoding/json"
 	"time"
 
@@ -35,11 +34,9 @@ func newMessage(j *job.Job) message {
 func Message(j *job.Job) []byte { return encode(newMessage(j)) }
 
 func encode(m any) []byte {
-	var line bytes.Buffer
-	encoder := json.NewEncoder(&line)
-	encoder.SetEscapeHTML(false) // keep job_data as it is
-	if err := encoder.Encode(m); err != nil {
+	line, err := texts.JSON(m)
+	if err != nil {
 		panic(err) // can't fail: strings, numbers and valid JSON
 	}
-	return line.Bytes()
+	return line
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hipq/hipq/internal/files"
 	"github.com/hipq/hipq/internal/process"
+	"github.com/hipq/hipq/internal/texts"
 )
 
 // account is a program's user; without a credential it is this process's user.
@@ -55,9 +56,7 @@ func accountOf(name string) (*account, error) {
 		return nil, fmt.Errorf("only root can start programs as another user, and hipq runs as user %d, not as %s", os.Geteuid(), name)
 	}
 	groups, err := u.GroupIds()
-	for _, group := range groups {
-		c.Groups = append(c.Groups, number(group))
-	}
+	c.Groups = texts.Map(groups, number)
 	return &account{name: u.Username, home: u.HomeDir, credential: c}, err
 }
 

@@ -2,6 +2,7 @@ package handler
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -163,12 +164,7 @@ func (r reply) amend(o *job.Outcome) {
 		*o = finished(o.Verdict, jsonText(r.Result))
 		return
 	}
-	if text := jsonText(r.Error); text != "" {
-		o.Error = head(text, job.MaxDataBytes)
-	}
-	if o.Error == "" {
-		o.Error = "the handler said " + string(r.said)
-	}
+	o.Error = cmp.Or(head(jsonText(r.Error), job.MaxDataBytes), o.Error, "the handler said "+string(r.said))
 	delay, err := parseRetryAfter(r.RetryAfter)
 	switch {
 	case err != nil:

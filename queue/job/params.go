@@ -1,6 +1,7 @@
 package job
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -116,12 +117,7 @@ func (j Params) IsTimed() bool {
 // WithKey fills in what doesn't depend on the type. The key is made before the transaction, so that a retried transaction
 // finds the rows of an earlier try.
 func (j Params) WithKey() (Params, error) {
-	if j.Data == "" {
-		j.Data = None
-	}
-	if j.ShardKey == "" {
-		j.ShardKey = None
-	}
+	j.Data, j.ShardKey = cmp.Or(j.Data, None), cmp.Or(j.ShardKey, None)
 	if j.Key == "" {
 		// ordered by time, so that the key index grows at its end
 		key, err := uuid.NewV7()
@@ -135,18 +131,10 @@ func (j Params) WithKey() (Params, error) {
 
 // WithDefaults fills in the type's defaults.
 func (j Params) WithDefaults(t Type) Params {
-	if j.Priority == nil {
-		j.Priority = &t.Priority
-	}
-	if j.Timeout == 0 {
-		j.Timeout = t.Timeout
-	}
-	if j.ThrottleFactor == nil {
-		j.ThrottleFactor = &t.ThrottleFactor
-	}
-	if j.Windows == nil {
-		j.Windows = &t.Windows
-	}
+	j.Priority = cmp.Or(j.Priority, &t.Priority)
+	j.Timeout = cmp.Or(j.Timeout, t.Timeout)
+	j.ThrottleFactor = cmp.Or(j.ThrottleFactor, &t.ThrottleFactor)
+	j.Windows = cmp.Or(j.Windows, &t.Windows)
 	return j
 }
 

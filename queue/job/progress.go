@@ -1,6 +1,7 @@
 package job
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 	"unicode/utf8"
@@ -34,10 +35,7 @@ func NewProgress(percent float64, note string) (p Progress, ok bool) {
 	if utf8.RuneCountInString(note) > MaxNoteChars {
 		note = string([]rune(note)[:MaxNoteChars])
 	}
-	if note == "" {
-		note = None
-	}
-	return Progress{Percent: int(percent), Note: note}, true
+	return Progress{Percent: int(percent), Note: cmp.Or(note, None)}, true
 }
 
 // String returns for example "40 %", or "40 % (page 4 of 10)".

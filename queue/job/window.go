@@ -1,9 +1,11 @@
 package job
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -99,10 +101,8 @@ func parseDays(s string) (weekdays, error) {
 }
 
 func parseDay(s string) (int, error) {
-	for d, name := range dayNames {
-		if s == name {
-			return d, nil
-		}
+	if d := slices.Index(dayNames[:], s); d >= 0 {
+		return d, nil
 	}
 	return 0, fmt.Errorf("%.60q is not a day: the days are mon, tue, wed, thu, fri, sat, sun", s)
 }
@@ -165,10 +165,7 @@ func ParseWindows(list []string) (Windows, error) {
 
 // String returns the window in ParseWindow's syntax.
 func (w Window) String() string {
-	to := w.to
-	if to == 0 {
-		to = dayMinutes
-	}
+	to := cmp.Or(w.to, dayMinutes)
 	span := fmt.Sprintf("%02d:%02d-%02d:%02d", w.from/60, w.from%60, to/60, to%60)
 	if days := w.days.String(); days != "" {
 		return days + " " + span
@@ -210,16 +207,8 @@ func (ws Windows) Strings() []string { return texts.Map(ws, Window.String) }
 
 // Contains says whether t's wall clock in t's location is inside. The opening is inside, the end isn't.
 func (ws Windows) Contains(t time.Time) bool {
-	if len(ws) == 0 {
-		return true
-	}
 	day, minute := wallClock(t)
-	for _, w := range ws {
-		if w.contains(day, minute) {
-			return true
-		}
-	}
-	return false
+	return len(ws) == 0 || slices.ContainsFunc(ws, func(w Window) bool { return w.contains(day, minute) })
 }
 
 func wallClock(t time.Time) (day time.Weekday, minute int) {

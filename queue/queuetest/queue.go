@@ -1,7 +1,6 @@
 package queuetest
 
 import (
-	"context"
 	"fmt"
 	"slices"
 
@@ -119,15 +118,6 @@ func (q *Queue) match(want []job.Params, have []*job.Job) (matched []*job.Job, m
 }
 
 func isQueued(j *job.Job) bool { return j.State() != job.Final }
-
-func queued(ctx context.Context, q *queue.Queue, f func(*job.Job)) error {
-	return admin.Of(q).Find(ctx, admin.Filter{}, func(j *job.Job) error {
-		if isQueued(j) {
-			f(j)
-		}
-		return nil
-	})
-}
 
 func (q *Queue) all() (list []*job.Job) {
 	q.in.t.Helper()

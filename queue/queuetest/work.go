@@ -68,11 +68,14 @@ func (in *Instance) next(p worker.Params) (next time.Time) {
 	}
 	for _, q := range p.Queues {
 		var due *job.Job
-		in.check(queued(in.context(), q.Queue, func(j *job.Job) {
-			sooner(j.WakeTime)
+		in.check(admin.Of(q.Queue).Find(in.context(), admin.Filter{}, func(j *job.Job) error {
+			if isQueued(j) {
+				sooner(j.WakeTime)
+			}
 			if due == nil && (j.Status == job.StatusAvailable || j.Status == job.StatusThrottled) {
 				due = j
 			}
+			return nil
 		}))
 		if due != nil && q.Rate.Starts > 0 {
 			why, err := admin.Of(q.Queue).Why(in.context(), due.ID, admin.Asker{})

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/hipq/hipq/queue/job"
@@ -15,9 +16,7 @@ func (s Spec) Next(after time.Time, zone *time.Location) time.Time {
 	if s.every > 0 {
 		return nextMultiple(after, s.every)
 	}
-	if zone == nil {
-		zone = time.UTC
-	}
+	zone = cmp.Or(zone, time.UTC)
 	// between two clock changes, a time is what the clock shows less its offset
 	at, shown := after, onClocks(after, zone)
 	for {

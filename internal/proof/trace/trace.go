@@ -3,6 +3,7 @@
 package trace
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -69,12 +70,7 @@ func Start(cmd *exec.Cmd, o Options) (*Trace, error) {
 		o: o, cmd: cmd, threads: map[int]*thread{}, ended: make(chan struct{}),
 		processes: map[int]*Process{}, names: map[string]int{},
 	}
-	if t.o.Program == "" {
-		t.o.Program = cmd.Path
-	}
-	if t.o.Log == nil {
-		t.o.Log = &Log{}
-	}
+	t.o.Program, t.o.Log = cmp.Or(t.o.Program, cmd.Path), cmp.Or(t.o.Log, &Log{})
 	var err error
 	for _, path := range []*string{&t.o.Program, &t.o.Record} {
 		if *path == "" {

@@ -55,14 +55,9 @@ func TestEmptyPages(t *testing.T) {
 // jobsOf are the pages of jobs, one of each status.
 func (s *shop) jobsOf() (paths []string) {
 	s.t.Helper()
-	rows := dbtest.Must(s.db.SQL.QueryContext(s.t.Context(), "SELECT MIN(id) FROM shop_emails GROUP BY status"))(s.t)
-	defer rows.Close()
-	for rows.Next() {
-		var id int64
-		dbtest.OK(s.t, rows.Scan(&id))
-		paths = append(paths, fmt.Sprint("/queues/emails/jobs/", id))
+	for _, row := range dbtest.Must(dbtest.Rows(s.t.Context(), s.db.SQL, "SELECT MIN(id) FROM shop_emails GROUP BY status"))(s.t) {
+		paths = append(paths, "/queues/emails/jobs/"+row[0].String)
 	}
-	dbtest.OK(s.t, rows.Err())
 	return paths
 }
 
