@@ -169,5 +169,5 @@ func (j Job) wasAsked(now time.Time, within time.Duration) bool {
 // Blocks says whether nothing behind the job starts while it waits. Another worker's job doesn't block others if its lane is
 // full, or if that worker may be gone.
 func (j Job) Blocks(now time.Time) bool {
-	return j.Ours || !j.waits() || !(j.Busy || j.InLine && !j.wasAsked(now, Patience))
+	return j.Ours || !j.waits() || !j.Busy && (j.Held || j.wasAsked(now, Patience))
 }
