@@ -120,12 +120,16 @@ func (c *start) nextLocked(ctx context.Context, n int, first bool, seen map[int6
 	if c.ThrottleGroups != nil && !first { // it may have to pass many
 		n = max(n, groupsWalk)
 	}
-	list, err := c.round.Candidates.next(ctx, c.tx, n, c.turn, first)
-	list = slices.DeleteFunc(list, func(one candidate) bool { return seen[one.ID] })
-	if len(list) > 0 && err == nil {
-		err = c.tx.Read(ctx, c.round.Candidates.lock(c.tx, list))
+	for {
+		list, err := c.round.Candidates.next(ctx, c.tx, n, c.turn, first)
+		if err != nil || len(list) == 0 {
+			return nil, err
+		}
+		first = false
+		if list = slices.DeleteFunc(list, func(one candidate) bool { return seen[one.ID] }); len(list) > 0 {
+			return list, texts.Wrap(c.tx.Read(ctx, c.round.Candidates.lock(c.tx, list)), "lock due jobs")
+		}
 	}
-	return list, texts.Wrap(err, "lock due jobs")
 }
 
 // isOpen says whether the worker may start jobs in a queue without turns: the queue isn't paused or divided otherwise, and

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -24,7 +25,7 @@ func (c *start) withHeld(ctx context.Context, list []candidate, n int) ([]candid
 	}
 	groups := map[string]bool{}
 	for _, one := range list {
-		if j := one.job; j != nil {
+		if j := cmp.Or(one.job, one.waits); j != nil {
 			groups[j.Group] = true
 			if !c.asClaimed(one).Blocks(c.tx.Now) {
 				c.ignored[[2]string{j.Group, j.Type}] = true

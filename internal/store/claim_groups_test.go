@@ -440,3 +440,19 @@ func TestRoomWhileAnotherRoundHolds(t *testing.T) {
 		equal(t, s.places(s.start("w", 1)), []int64{2}, "started")
 	})
 }
+
+// TestLockedInLineIsNotOvertaken: another transaction has the row of a job that its group has let in. Nothing of the group passes it.
+func TestLockedInLineIsNotOvertaken(t *testing.T) {
+	mysqlSuite(t, byRegion(0, map[string]int{"east": 1}), func(s env) {
+		east := inRegion("east", 1)
+		s.add(east, east)
+		running := s.start("v", 2)
+		s.settle("v", done, running...) // 2 is in line
+		s.add(east)
+		other := must[*sql.Tx](t)(s.db.SQL.BeginTx(t.Context(), nil))
+		must[any](t)(other.ExecContext(t.Context(), "SELECT id FROM shop_emails WHERE id = ? FOR UPDATE", s.nth(2)))
+		equal(t, s.places(s.start("w", 1)), nil, "started beside the lock")
+		must[any](t)(nil, other.Rollback())
+		equal(t, s.places(s.start("w", 2)), []int64{2}, "started")
+	})
+}

@@ -30,7 +30,7 @@ func (q *Queue) LimitsOf(row ShardRow, shares bool) claim.Limits {
 	if limit := q.ThrottleLimit; limit > 0 {
 		l[claim.Queue] = &claim.Limit{Max: limit, Whole: limit}
 		if shares {
-			l[claim.Queue].Max = row.Share
+			l[claim.Queue].Max, l[claim.Queue].Whole = row.Share, max(limit, row.Share) // a share of a limit that has just been raised
 		}
 	}
 	if n := q.Rate.Starts; n > 0 {

@@ -130,28 +130,43 @@ func (w *Why) lookAhead(ctx context.Context, usedBy map[string]int) error {
 		return texts.Wrap(err, "read the place of job %d", j.ID)
 	}
 	if j.ThrottleFactor > 0 || q.s.Rate.Starts > 0 {
-		var line []struct {
-			ID     int64
-			Group  string `db:"throttle_group"`
-			Factor int    `db:"throttle_factor"`
-		}
-		query := "SELECT id, throttle_group, throttle_factor FROM " + q.s.Table() + " " + q.s.ClaimIndex() + " WHERE status = 'throttled' AND shard = ? AND part = 'line'" +
+		var line []inLine
+		query := "SELECT id, throttle_group, throttle_factor, " + q.s.DB().SQL.TimeText("asked_time") + " AS asked FROM " + q.s.Table() + " " + q.s.ClaimIndex() + " WHERE status = 'throttled' AND shard = ? AND part = 'line'" +
 			" AND " + schema.Ahead + " ORDER BY " + schema.ClaimOrder
 		if err := q.s.DB().SQL.SelectContext(ctx, &line, query, append([]any{j.Place}, at.Args()...)...); err != nil {
 			return texts.Wrap(err, "find the first job in line before job %d", j.ID)
 		}
-		for _, one := range line {
-			most, all := q.s.LimitOf(one.Group), w.limits[claim.Queue]
-			group := claim.Limit{Max: most, Whole: most, Used: usedBy[one.Group]}
-			isOver := all != nil && one.Factor > 0 && !all.HasRoom(one.Factor) || w.RateWait > 0
-			if isOver && (most == 0 || group.HasRoom(one.Factor)) {
-				w.behind = one.ID
-				break
-			}
+		if n := slices.IndexFunc(line, func(one inLine) bool { return w.startsAfter(one, usedBy) }); n >= 0 {
+			w.behind = line[n].ID
 		}
 	}
 	w.Ahead, err = q.ahead(ctx, j, at, w.by)
 	return err
+}
+
+// inLine is a job in line before this one.
+type inLine struct {
+	ID     int64
+	Group  string `db:"throttle_group"`
+	Factor int    `db:"throttle_factor"`
+	Asked  engine.Time
+}
+
+// startsAfter says whether the job starts after one in line, because both need room in the queue's limit or the rate. One that
+// has room starts next, unless its worker is gone.
+func (w *Why) startsAfter(one inLine, usedBy map[string]int) bool {
+	most, limit, rate := w.queue.s.LimitOf(one.Group), w.limits[claim.Queue], w.queue.s.Rate.Starts > 0
+	group := claim.Limit{Max: most, Whole: most, Used: usedBy[one.Group]}
+	weighs := limit != nil && one.Factor > 0 && w.Job.ThrottleFactor > 0
+	switch {
+	case most > 0 && !group.HasRoom(one.Factor): // it waits for its group
+		return false
+	case w.RateWait > 0, weighs && !limit.HasRoom(one.Factor):
+		return true
+	case limit != nil && one.Factor > 0 && !limit.HasRoom(one.Factor): // this one has no weight
+		return false
+	}
+	return (weighs || rate) && w.now.Sub(one.Asked.Time) < claim.Patience
 }
 
 // ahead counts the due jobs before a place.

@@ -52,6 +52,9 @@ func (d *dispatcher) dispatch() {
 func (d *dispatcher) until() time.Duration {
 	until := pollEvery
 	for _, s := range d.sources {
+		if soon := time.Until(s.startsAt()); soon > 0 && d.accepting() {
+			until = min(until, soon)
+		}
 		mayApart := s.outs(true) < apartMost
 		for _, r := range s.rounds {
 			if r.apart && !r.isOut && mayApart {

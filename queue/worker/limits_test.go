@@ -244,6 +244,17 @@ func TestRate(t *testing.T) {
 	})
 }
 
+// TestRateWakes: a job that waits only for the rate starts when the rate lets it, not with the next poll.
+func TestRateWakes(t *testing.T) {
+	suite(t, func(s shop) {
+		s.emails = s.reopen(queue.Options{Name: "emails", Rate: job.Rate{Starts: 1, Per: 200 * time.Millisecond}}, nil)
+		s.add(s.emails, "send", 20)
+		wantSummary(s.t, s.work(only(s.emails, s.worker(all(nothing)))), worker.Summary{Started: 20, Finished: 20})
+		at := s.starts(s.emails)
+		dbtest.Ensure(s.t, at[19].Sub(at[0]) <= 10*time.Second, "20 jobs took %s, not about 4 s", at[19].Sub(at[0]))
+	})
+}
+
 // TestRateOverTwoWorkers: two workers share the rate. Each attempt counts, including retries and failures.
 func TestRateOverTwoWorkers(t *testing.T) {
 	suite(t, func(s shop) {

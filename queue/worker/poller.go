@@ -95,7 +95,7 @@ func (p *poller) next() (next *source, at time.Time) {
 	for _, s := range p.sources {
 		from := s.nextPoll
 		if s.waits() && (s.outs(false) > 0 || s.isAboutToLook()) { // a round looks at what a poll would find, and more rounds would follow
-			from = slices.MaxFunc([]time.Time{from, s.sent.Add(5 * pollEvery)}, time.Time.Compare)
+			from = slices.MaxFunc([]time.Time{from, s.seenSince.Add(5 * pollEvery)}, time.Time.Compare)
 		}
 		if s.pollSent.IsZero() && from.Before(at) {
 			next, at = s, from
