@@ -319,7 +319,7 @@ shares_kept() {
 mutant shares_ignored # each shard has the whole limit
 shares_ignored() {
   crash=(shards) queue=LimitAndRateOverShards
-  edit internal/store/limits.go 's/l\[claim\.Queue\]\.Max = row\.Share/_ = row/'
+  edit internal/store/limits.go 's/l\[claim\.Queue\]\.Max, l/_, l/'
 }
 
 # What the tests do that look at others, in their short form.
