@@ -70,7 +70,7 @@ func writeCompletion(root *cobra.Command, shell string, to io.Writer) error {
 
 const (
 	// offersWithin limits how long a completion waits for the config and the database.
-	offersWithin = 300 * time.Millisecond
+	offersWithin = time.Second
 	// offersMost limits the ids that are offered.
 	offersMost = 50
 	// offersAmong is how many of a queue's newest jobs are searched for ids to offer.
