@@ -20,7 +20,7 @@ import (
 )
 
 const completionLong = `Prints a script that lets a shell complete commands, flags, queues, job types, states, ids, workers and file names
-with the Tab key. Names come from the config and, if it answers within 0.3 s, from the database. Names that a shell
+with the Tab key. Names come from the config and, if it answers within a second, from the database. Names that a shell
 would have to quote are left out.
 
   bash:        hipq completion bash > ~/.local/share/bash-completion/completions/hipq
