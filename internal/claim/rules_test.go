@@ -204,10 +204,10 @@ func (c *choices) job() Job {
 	return Job{Weight: c.of(4), Group: []Scope{None, "a", "b"}[c.of(3)]}
 }
 
-// Whatever five jobs of two workers are in the queue, the rules do what their sentences say. The cases have all combinations of
-// limits (none to 4, for the queue and two groups), rate, share, slots and what runs. The jobs, in every order, are spread evenly
-// over these combinations: weights, groups, ours or another worker's, held or in line, asked for lately, long ago or never, busy ones, one
-// whose window is closed, an invalid one, one that is gone, and one behind which others of its group aren't known.
+// Whatever five jobs of two workers are in the queue, the rules do what their sentences say. All combinations are tried of limits
+// (none to 4, for the queue and two groups), rate, share, slots and what runs. Each gets other jobs, in any order: they differ in
+// weight, group and worker, are held or in line, were asked for lately, long ago or never, or are busy. Some have a closed window
+// or an invalid row, are elsewhere, or have more of their group behind them than is known.
 func TestRulesAreTheirSentences(t *testing.T) {
 	states := []Job{
 		{Ours: true},

@@ -131,8 +131,8 @@ func (w *Why) lookAhead(ctx context.Context, usedBy map[string]int) error {
 	}
 	if j.ThrottleFactor > 0 || q.s.Rate.Starts > 0 {
 		var line []inLine
-		query := "SELECT id, throttle_group, throttle_factor, " + q.s.DB().SQL.TimeText("asked_time") + " AS asked FROM " + q.s.Table() + " " + q.s.ClaimIndex() + " WHERE status = 'throttled' AND shard = ? AND part = 'line'" +
-			" AND " + schema.Ahead + " ORDER BY " + schema.ClaimOrder
+		query := "SELECT id, throttle_group, throttle_factor, " + q.s.DB().SQL.TimeText("asked_time") + " AS asked FROM " + q.s.Table() + " " + q.s.ClaimIndex() +
+			" WHERE status = 'throttled' AND shard = ? AND part = 'line' AND " + schema.Ahead + " ORDER BY " + schema.ClaimOrder
 		if err := q.s.DB().SQL.SelectContext(ctx, &line, query, append([]any{j.Place}, at.Args()...)...); err != nil {
 			return texts.Wrap(err, "find the first job in line before job %d", j.ID)
 		}
