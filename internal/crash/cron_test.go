@@ -170,3 +170,16 @@ func (c *cronHost) judge(troubles []trouble) {
 		dbtest.Ensure(c.t, told[n], "nobody wanted to know, in minute %d, from %s:\n%s", m.minute, m.command, m.text)
 	}
 }
+
+// noRoom makes the server refuse inserts with the error of a full table, until end is called.
+func noRoom(t *testing.T, db *database) (end func()) {
+	for _, table := range []string{activityTable, workersTable} {
+		dbtest.Must(db.Exec("CREATE TRIGGER full_" + table + " BEFORE INSERT ON " + table +
+			" FOR EACH ROW SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1114, MESSAGE_TEXT = 'The table is full'"))(t)
+	}
+	return func() {
+		for _, table := range []string{activityTable, workersTable} {
+			dbtest.Must(db.Exec("DROP TRIGGER full_" + table))(t)
+		}
+	}
+}

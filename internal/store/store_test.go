@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -354,6 +356,7 @@ func TestLiveKeyIsUnique(t *testing.T) {
 	})
 }
 
+// Whatever the order of the keys, and whether some replace jobs, each key has one job.
 func TestEnqueueTheSameKeysAtOnce(t *testing.T) {
 	suite(t, func(s env) {
 		jobs := make([]job.Params, 300)
@@ -361,24 +364,26 @@ func TestEnqueueTheSameKeysAtOnce(t *testing.T) {
 			jobs[i] = job.Params{Type: "send", Key: fmt.Sprint("key-", i)}
 		}
 		var wg sync.WaitGroup
-		var mu sync.Mutex
-		fresh := 0
-		for range 8 {
+		var fresh atomic.Int64
+		for n := range 8 {
+			own := slices.Clone(jobs)
+			rand.Shuffle(len(own), func(i, j int) { own[i], own[j] = own[j], own[i] })
+			for i := range own {
+				own[i].OnDuplicate = []job.OnDuplicate{job.KeepDuplicate, job.ReplaceDuplicate}[n%2]
+			}
 			wg.Go(func() {
-				added, err := s.EnqueueMany(s.t.Context(), jobs)
+				added, err := s.EnqueueMany(s.t.Context(), own)
 				ensure(s.t, err == nil, "%v", err)
-				mu.Lock()
-				defer mu.Unlock()
 				for _, a := range added {
 					if !a.Duplicate {
-						fresh++
+						fresh.Add(1)
 					}
 				}
 			})
 		}
 		wg.Wait()
 		c := must[admin.Counts](s.t)(s.Counts(s.t.Context()))
-		dbtest.Ensure(s.t, fresh == len(jobs) && int(c.Due) == len(jobs), "%d were said to be added, %d are there, want %d", fresh, c.Due, len(jobs))
+		ensure(s.t, int(fresh.Load()) == len(jobs) && int(c.Due) == len(jobs), "%d were said to be added, %d are there, want %d", fresh.Load(), c.Due, len(jobs))
 	})
 }
 
@@ -627,6 +632,15 @@ func TestReclaimFromADeadWorker(t *testing.T) {
 	})
 }
 
+// upkeepOfAnotherConfig does the upkeep of a worker whose config has no types, and says whether there was any.
+func (s env) upkeepOfAnotherConfig() (did bool) {
+	s.t.Helper()
+	other := (*store.Queue)(must[*queue.Queue](s.t)(queue.New(s.db, queue.Options{Name: "emails"})))
+	look := must[store.Poll](s.t)(other.Poll(s.t.Context(), nil))
+	must[bool](s.t)(other.Upkeep(s.t.Context(), workers.Worker{ID: "other"}, look, nil, nil))
+	return !look.Nothing()
+}
+
 // A worker without the type of a lost job decides at once by the registered policy. A type registered with a retry handler
 // waits for it, but not for ever.
 func TestLostJobOfAnotherConfig(t *testing.T) {
@@ -643,19 +657,13 @@ func TestLostJobOfAnotherConfig(t *testing.T) {
 				dead := "dead" + strconv.Itoa(attempt)
 				s.start(dead, 1)
 				s.bury(dead)
-				other := (*store.Queue)(must[*queue.Queue](s.t)(queue.New(s.db, queue.Options{Name: "emails"})))
-				upkeep := func() (did bool) {
-					look := must[store.Poll](s.t)(other.Poll(s.t.Context(), nil))
-					must[bool](s.t)(other.Upkeep(s.t.Context(), workers.Worker{ID: "other"}, look, nil, nil))
-					return !look.Nothing()
-				}
-				upkeep()
+				s.upkeepOfAnotherConfig()
 				if asked {
 					s.wantState(id, job.Error, "undecided", 1)
 					s.wantHistory(id, "added/0 starting/1")
-					equal(s.t, upkeep(), false, "there is more to do")
+					equal(s.t, s.upkeepOfAnotherConfig(), false, "there is more to do")
 					s.exec("UPDATE shop_emails SET update_time = ?", engine.At(s.get(id).UpdateTime.Add(-25*time.Hour)))
-					equal(s.t, upkeep(), true, "a day later there is more to do")
+					equal(s.t, s.upkeepOfAnotherConfig(), true, "a day later there is more to do")
 					s.wantState(id, job.Retry, "available", 1)
 					return
 				}
