@@ -2,7 +2,6 @@ package config
 
 import (
 	"errors"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -88,20 +87,6 @@ func TestEnvironment(t *testing.T) {
 	want.Worker = worker.Options{Concurrency: 9, Batch: 8, RunFor: 7 * time.Second, Linger: true, Poll: 100 * time.Millisecond, LockFor: 6 * time.Minute, Grace: 5 * time.Second}
 	dbtest.Same(t, diff(&want, got), "", "(-want +got)")
 	dbtest.Ensure(t, got.Location.String() == "Europe/Paris" && got.Queues[0].Location == got.Location, "the time zone is %s", got.Location)
-}
-
-func TestTheProcessEnvironmentIsTheDefault(t *testing.T) {
-	for _, pair := range os.Environ() { // the machine's own must not interfere
-		if name, _, _ := strings.Cut(pair, "="); strings.HasPrefix(name, "HIPQ_") {
-			t.Setenv(name, "")
-		}
-	}
-	t.Setenv("HIPQ_CONFIG", write(t, filepath.Join(t.TempDir(), "my.yaml"), minimal))
-	t.Setenv("HIPQ_WORKER_BATCH", "6")
-	t.Setenv("HIPQ_WORKER_CONCURRENCY", "")
-	got := dbtest.Must(Load(LoadOptions{}))(t)
-	dbtest.Ensure(t, got.Worker.Batch == 6 && got.Worker.Concurrency == 4 && got.File == os.Getenv("HIPQ_CONFIG"),
-		"got %+v of %s", got.Worker, got.File)
 }
 
 // TestOthersVariablesAreNoSettings: a handler program that calls hipq has its job's variables, and Kubernetes describes
