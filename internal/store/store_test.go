@@ -310,15 +310,6 @@ func TestEnqueueFillsInTheTypesDefaults(t *testing.T) {
 	})
 }
 
-func TestEnqueueTakesAnUnknownType(t *testing.T) {
-	suite(t, func(s env) {
-		s.add(job.Params{Type: "Ünknown"})
-		names := must[[]string](s.t)(s.core().TypeNames(s.t.Context()))
-		ensure(s.t, slices.Contains(names, "Ünknown"), "known are %v", names)
-		equal(s.t, len(s.start("w", 10)), 0, "a worker took jobs of a type that it has no handler for")
-	})
-}
-
 func TestEnqueueRefuses(t *testing.T) {
 	suite(t, func(s env) {
 		low := -1
