@@ -49,41 +49,6 @@ func TestFullLaneHoldsNobodyUp(t *testing.T) {
 	})
 }
 
-func TestLaneOfAQueue(t *testing.T) {
-	suite(t, func(s shop) {
-		s.emails = s.reopen(queue.Options{Name: "emails", Concurrency: 2}, laned("once", 1))
-		s.add(s.emails, "send", 20)
-		s.add(s.emails, "once", 20)
-		s.add(s.reports, "send", 40)
-		y := newTally()
-		p := s.worker(nil)
-		p.Queues[0].Handlers = map[string]handler.Handler{
-			"send": y.of(short, "emails", "all"), "once": y.of(short, "once", "emails", "all"),
-		}
-		p.Queues[1].Handlers = map[string]handler.Handler{"send": y.of(short, "all")}
-		wantSummary(s.t, s.work(p), worker.Summary{Started: 80, Finished: 80})
-		y.want(s.t, "once", 1)
-		y.wantMost(s.t, "emails", 2)
-		y.wantMost(s.t, "all", 4)
-
-		// a full lane leaves the other slots to other jobs
-		s.add(s.emails, "send", 5)
-		s.add(s.reports, "send", 5)
-		emails, reports := s.gate(), s.gate()
-		p = s.worker(nil)
-		p.Queues[0].Handlers = map[string]handler.Handler{"send": handler.Func(emails.handle)}
-		p.Queues[1].Handlers = map[string]handler.Handler{"send": handler.Func(reports.handle)}
-		r := s.start(p)
-		reports.holds(2)
-		reports.open()
-		emails.holds(2)
-		eventually(s.t, "the other queue is done", func() bool { return s.counts(s.reports).Finished == 45 })
-		s.wantCounts(s.emails, admin.Counts{Running: 2, Due: 3, Finished: 40})
-		emails.open()
-		wantSummary(s.t, r.ended(), worker.Summary{Started: 10, Finished: 10})
-	})
-}
-
 // TestLaneIsOthers: a worker that holds a lane keeps others on its host out of it, but not other hosts or other jobs.
 func TestLaneIsOthers(t *testing.T) {
 	suite(t, func(s shop) {
@@ -307,7 +272,7 @@ func TestTickWaitsForAnothersRoom(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			suite(t, func(s shop) {
 				s.emails = s.reopen(o, nil)
-				grouped := job.Params{Type: "send", Data: `{"group": "one"}`}
+				grouped := job.Params{Type: "send", Data: `{"group": "one"}`, ShardKey: "one"}
 				first := s.addJobs(s.emails, grouped, grouped)[1]
 				begun, release := make(chan struct{}), make(chan struct{})
 				long := only(s.emails, s.worker(all(func(context.Context, *job.Job) error {
