@@ -419,25 +419,6 @@ func TestEnqueueTxOnTheApplicationsConnection(t *testing.T) {
 	})
 }
 
-// A worker continues after the last job that it read, and keeps the order.
-func TestStartKeepsTheOrder(t *testing.T) {
-	suite(t, func(s env) {
-		early, high := time.Now().Add(-time.Hour), 1
-		added := s.add(
-			job.Params{Type: "send"}, job.Params{Type: "report"}, job.Params{Type: "send", At: early},
-			job.Params{Type: "report", Priority: &high}, job.Params{Type: "send", In: time.Hour, Priority: &high},
-		)
-		s.hire("w")
-		var got []int64
-		candidates := s.candidates("report", "send")
-		for range 3 {
-			got = append(got, ids(s.doWith(candidates, "w", 2).Started)...)
-		}
-		want := []int64{added[3].ID, added[2].ID, added[0].ID, added[1].ID}
-		equal(s.t, got, want, "started")
-	})
-}
-
 // Rounds of several workers, and two parallel rounds of one worker, which share their candidates.
 func TestRoundsShareNothing(t *testing.T) {
 	suite(t, roundsShareNothing)
@@ -547,19 +528,6 @@ func TestOutcomes(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestAttemptsRunOut(t *testing.T) {
-	suite(t, func(s env) {
-		id := s.add(job.Params{Type: "send"})[0].ID
-		for range 2 {
-			s.exec("UPDATE shop_emails SET wake_time = create_time WHERE status = 'scheduled'")
-			s.upkeep()
-			s.settle("w", job.Outcome{Verdict: job.TryAgain, Error: "boo"}, s.start("w", 1)...)
-		}
-		s.wantState(id, job.Final, "failed", 2)
-		s.wantHistory(id, "added/0 starting/1 error/1 starting/2 failed/2")
-	})
 }
 
 // A worker that lost its lock changes nothing, whatever has happened to the job.
