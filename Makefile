@@ -85,14 +85,13 @@ crash: ## kill and disturb workers and check that no job is lost, doubled, or he
 	.ci/proof --for $(if $(SHORT),30s,5m) 'signals/mariadb/1'
 	$(if $(SHORT),,.ci/with-mariadb go test -count=10 -timeout 60m -run 'OverShards|InAShard|AtRandom' ./internal/store)
 	$(if $(SHORT),,.ci/with-mariadb go test -count=1 -run '$(NIGHTLY)' ./cmd)
-	$(if $(SHORT),,.ci/with-mariadb go test -count=1 -timeout 100m -run TestHourOfCron ./internal/crash -crash.cron 76 -v)
 
 proof: ## run the campaign of faults: about eight hours, in turns; TURNS='signals/*/*' chooses
 	@.ci/clients faketime
 	.ci/proof $(TURNS)
 
 bench: ## measure throughput on a MariaDB with fsync on
-	.ci/with-mariadb --durable go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./internal/store ./internal/bench
+	.ci/with-mariadb --durable go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./internal/bench
 
 bench-galera: ## measure throughput on a Galera cluster of three nodes
 	.ci/with-galera go test -run '^$$' -bench Galera -benchtime 1x -timeout 20m ./internal/bench

@@ -2,7 +2,6 @@ package activity_test
 
 import (
 	"context"
-	"errors"
 	"os"
 	"testing"
 	"time"
@@ -128,35 +127,6 @@ func TestPurgeNamesABoundedNumberOfHours(t *testing.T) {
 		if err != nil || len(r.Kept) != maxKept || r.KeptHours != maxKept+20 || r.KeptEntries != 2*(maxKept+20) || r.Deleted != 0 {
 			t.Errorf("%d hours named, %+v (%v)", len(r.Kept), r, err)
 		}
-	})
-}
-
-func TestPurgeStops(t *testing.T) {
-	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		l := openLog(t, driver, source)
-		fill(t, l, 20*engine.PurgeBatch, purgeHour)
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		var r activity.PurgeResult
-		done := make(chan error)
-		go func() {
-			var err error
-			r, err = l.Purge(ctx, activity.PurgeOptions{Before: purgeHour.Add(time.Hour), Force: true})
-			done <- err
-		}()
-		const all = 20 * engine.PurgeBatch
-		n := all
-		for n == all {
-			dbtest.OK(t, l.db.SQL.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM "+l.db.Activity()))
-		}
-		cancel()
-		err := <-done
-		dbtest.Ensure(t, errors.Is(err, context.Canceled), "stopped with %v", err)
-		dbtest.OK(t, l.db.SQL.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM "+l.db.Activity()))
-		// a commit whose answer was cut off by the context may not be counted
-		gone := int64(all - n)
-		dbtest.Ensure(t, n != 0 && (gone == r.Deleted || gone == r.Deleted+engine.PurgeBatch), "%d entries are gone, %d reported", gone, r.Deleted)
 	})
 }
 

@@ -236,13 +236,3 @@ func TestMistakes(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 }
-
-func TestQueue(t *testing.T) {
-	c := mustLoad(t, "name: shop\nqueues: [{name: files}, {name: emails}]\n")
-	if q, err := c.Queue("emails"); err != nil || q.Name != "emails" {
-		t.Errorf("got %q, %v", q.Name, err)
-	}
-	_, err := c.Queue("mails")
-	want := `unknown queue: "mails"; ` + c.File + " has emails, files"
-	dbtest.Ensure(t, errors.Is(err, ErrUnknownQueue) && err.Error() == want, "got %v, want %s", err, want)
-}

@@ -61,48 +61,6 @@ func TestSearchOrder(t *testing.T) {
 	}
 }
 
-func TestNotFound(t *testing.T) {
-	root := t.TempDir()
-	file := write(t, filepath.Join(root, "file"), "")
-	for _, c := range []struct {
-		name string
-		o    LoadOptions
-		want string
-	}{
-		{"by the flag", LoadOptions{File: "my.yaml", Dir: root, Env: noEnv}, "no configuration file: " + root + "/my.yaml does not exist"},
-		{
-			"by the variable, though others exist",
-			LoadOptions{Dir: root, Env: environment("HIPQ_CONFIG", "/nowhere/my.yaml")},
-			"no configuration file: /nowhere/my.yaml (named by HIPQ_CONFIG) does not exist",
-		},
-		{
-			"by searching",
-			LoadOptions{Dir: root, Env: environment("HOME", file)},
-			"no configuration file: looked for " + root + "/hipq.yaml, " + file + "/.config/hipq/hipq.yaml, /etc/hipq/hipq.yaml",
-		},
-		{
-			"without a home",
-			LoadOptions{Dir: root, Env: noEnv},
-			"no configuration file: looked for " + root + "/hipq.yaml, /etc/hipq/hipq.yaml",
-		},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			_, err := Load(c.o)
-			dbtest.Ensure(t, errors.Is(err, ErrNotFound) && err.Error() == c.want, "got %v\nwant %s", err, c.want)
-		})
-	}
-}
-
-// TestUnreadableEndsTheSearch: an unreadable file must not be skipped for the next.
-func TestUnreadableEndsTheSearch(t *testing.T) {
-	root := t.TempDir()
-	write(t, filepath.Join(root, "home/.config/hipq/hipq.yaml"), minimal)
-	do(t, os.MkdirAll(filepath.Join(root, "hipq.yaml"), 0o755))
-	_, err := Load(LoadOptions{Dir: root, Env: environment("HOME", filepath.Join(root, "home"))})
-	dbtest.Ensure(t, errors.Is(err, ErrInvalid) && strings.Contains(err.Error(), root+"/hipq.yaml can't be read: is a directory"),
-		"got %v", err)
-}
-
 // stranger is a user other than root and the one that runs the tests.
 const stranger = 65534
 

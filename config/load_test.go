@@ -2,7 +2,6 @@ package config
 
 import (
 	"errors"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -90,20 +89,6 @@ func TestEnvironment(t *testing.T) {
 	dbtest.Ensure(t, got.Location.String() == "Europe/Paris" && got.Queues[0].Location == got.Location, "the time zone is %s", got.Location)
 }
 
-func TestTheProcessEnvironmentIsTheDefault(t *testing.T) {
-	for _, pair := range os.Environ() { // the machine's own must not interfere
-		if name, _, _ := strings.Cut(pair, "="); strings.HasPrefix(name, "HIPQ_") {
-			t.Setenv(name, "")
-		}
-	}
-	t.Setenv("HIPQ_CONFIG", write(t, filepath.Join(t.TempDir(), "my.yaml"), minimal))
-	t.Setenv("HIPQ_WORKER_BATCH", "6")
-	t.Setenv("HIPQ_WORKER_CONCURRENCY", "")
-	got := dbtest.Must(Load(LoadOptions{}))(t)
-	dbtest.Ensure(t, got.Worker.Batch == 6 && got.Worker.Concurrency == 4 && got.File == os.Getenv("HIPQ_CONFIG"),
-		"got %+v of %s", got.Worker, got.File)
-}
-
 // TestOthersVariablesAreNoSettings: a handler program that calls hipq has its job's variables, and Kubernetes describes
 // a service hipq-database by variables. A port meant as a setting is refused.
 func TestOthersVariablesAreNoSettings(t *testing.T) {
@@ -122,28 +107,6 @@ func TestOthersVariablesAreNoSettings(t *testing.T) {
 	dbtest.Same(t, diff(want, got), "", "(-want +got)")
 	_, err = Load(LoadOptions{File: want.File, Env: environment("HIPQ_DATABASE_PORT", "3306")})
 	dbtest.Ensure(t, errors.Is(err, ErrInvalid) && strings.Contains(err.Error(), "HIPQ_DATABASE_PORT: unknown variable"), "a port: %v", err)
-}
-
-// TestErrorsNameTheOrigin: a mistake in a variable or flag is not blamed on the file.
-func TestErrorsNameTheOrigin(t *testing.T) {
-	for _, c := range []struct {
-		env   []string
-		flags *pflag.FlagSet
-		want  string
-	}{
-		{environment("HIPQ_WORKER_BATCH", "many"), nil, `worker.batch (HIPQ_WORKER_BATCH): "many" is not a whole number (1 to 10000)`},
-		{environment("HIPQ_WORKER_GRACE", "5"), nil, `worker.grace (HIPQ_WORKER_GRACE): "5" has no unit; write 5s, 5m, 5h, 5d or 5w`},
-		{environment("HIPQ_NAME", "Shop"), nil, `name (HIPQ_NAME): name not allowed: instance "Shop" (lower case letters and underscores, a letter first, at most 32)`},
-		{noEnv, workFlags(t, "--run-for=5"), `--run-for: "5" has no unit; write 5s, 5m, 5h, 5d or 5w`},
-		{noEnv, workFlags(t, "--run-for="), "--run-for: is empty; leave the flag out for its default"},
-		{environment("HIPQ_WORKER_BATCH", "5"), workFlags(t, "--batch=0"), "--batch: 0 is out of range (1 to 10000)"},
-		{noEnv, workFlags(t, "--max-jobs=-1"), "--max-jobs: -1 is out of range (0 to 2147483647)"},
-	} {
-		_, err := load(t, minimal, c.env, c.flags)
-		if err == nil || !strings.HasSuffix(err.Error(), ": "+c.want) || strings.HasPrefix(c.want, "--") != errors.Is(err, ErrFlag) {
-			t.Errorf("got %v\nwant %s", err, c.want)
-		}
-	}
 }
 
 func TestDSN(t *testing.T) {

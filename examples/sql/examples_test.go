@@ -27,8 +27,8 @@ var must = dbtest.OK
 var programs = []struct{ client, extension string }{{"python", ".py"}, {"php", ".php"}}
 
 // TestExamples: an order and its job are enqueued in one transaction. The worker does its jobs, fails what it can't do,
-// and goes on after its connection was lost. It keeps its lock while it has only short jobs, and ends in order when
-// told to. Each program has only the rights that hipq init --print-grants lists.
+// and goes on after its connection was lost. It ends in order when told to. Each program has only the rights that hipq init
+// --print-grants lists. TestSQLWorkers of internal/crash tests that it keeps its lock.
 func TestExamples(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the race detector has nothing to see in other languages")
@@ -40,111 +40,11 @@ func TestExamples(t *testing.T) {
 	for _, p := range programs {
 		t.Run(p.client, func(t *testing.T) {
 			t.Parallel()
-			client := dbtest.Client(t, p.client)
-			t.Run("works", func(t *testing.T) {
-				t.Parallel()
-				s := open(t, hipq, client, p.extension)
-				s.enqueues()
-				s.works()
-			})
-			t.Run("lives on", func(t *testing.T) {
-				t.Parallel()
-				open(t, hipq, client, p.extension).livesOn()
-			})
+			s := open(t, hipq, dbtest.Client(t, p.client), p.extension)
+			s.enqueues()
+			s.works()
 		})
 	}
-}
-
-// busy are workers whose jobs are shorter than the heartbeat interval, without pauses between them. At the second job
-// they pretend that their connection was lost, and register again, slowly.
-var busy = map[string]string{
-	".php": `<?php
-require 'worker.php';
-
-final class Slow extends Hipq
-{
-    public function call(string $procedure, mixed ...$args): array
-    {
-        for ($until = hrtime(true) + 4.3e9; $this->doubt && $procedure === 'worker_register' && hrtime(true) < $until;) {
-            usleep(10_000);
-        }
-        return parent::call($procedure, ...$args);
-    }
-}
-
-final class Busy extends Worker
-{
-    public function __construct()
-    {
-        parent::__construct(connect(...), 'emails', ['send' => $this->send(...)], 'shop', 5);
-        $this->hipq = new Slow(connect(...), 'shop', 60);
-    }
-
-    private function send(array $job): void
-    {
-        for ($until = hrtime(true) + 3e8; hrtime(true) < $until;) {
-            usleep(10_000);
-        }
-        $this->hipq->doubt = $job['job_key'] === '2';
-    }
-}
-
-(new Busy())->work();
-`,
-	".py": `import sys, time
-
-sys.path.insert(0, ".")
-import worker
-
-
-def send(job):
-    time.sleep(0.3)
-    busy.hipq.doubt = job["job_key"] == "2"
-
-
-def slow(procedure, *args):
-    if busy.hipq.doubt and procedure == "worker_register":
-        time.sleep(4.3)
-    return call(procedure, *args)
-
-
-busy = worker.Worker(worker.connect, "emails", {"send": send}, lock_seconds=5)
-call, busy.hipq.call = busy.hipq.call, slow
-busy.work()
-`,
-}
-
-// livesOn: a worker outlives its lock of 5 s, and holds a lock after a registration that took most of it.
-func (s *shop) livesOn() {
-	const jobs = 20
-	for n := range jobs {
-		dbtest.Must(s.db.Exec("CALL shop_job_submit('emails', 'send', ?, NULL, NULL)", n+1))(s.t)
-	}
-	script := filepath.Join(s.t.TempDir(), "busy")
-	must(s.t, os.WriteFile(script+s.extension, []byte(busy[s.extension]), 0o600))
-	c := s.command(s.user("emails_worker", ""), script)
-	said := &strings.Builder{}
-	c.Stdout, c.Stderr = said, said
-	must(s.t, c.Start())
-	ended := make(chan error, 1)
-	go func() { ended <- c.Wait() }()
-	defer func() { _ = c.Process.Kill() }()
-	for limit := time.After(2 * time.Minute); ; {
-		if n, err := s.answer("SELECT COUNT(*) FROM shop_emails WHERE status = 'finished' AND attempt = 1"); err == nil && n == fmt.Sprint(jobs) {
-			break
-		}
-		select {
-		case err := <-ended:
-			s.t.Fatalf("%v: %s", err, said)
-		case <-limit:
-			s.t.Fatal("the jobs are not done")
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
-	must(s.t, c.Process.Signal(syscall.SIGTERM))
-	err := <-ended
-	dbtest.Ensure(s.t, err == nil, "%v: %s", err, said)
-	s.want("0", "SELECT COUNT(*) FROM shop_workers WHERE state <> 'finished'")
 }
 
 type shop struct {

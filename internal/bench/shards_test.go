@@ -35,20 +35,6 @@ func (q *Queue) fillShard(ctx context.Context, shard, n int) error {
 	return err
 }
 
-// BenchmarkShards drains a queue of one shard and one of eight, on one node: the cost of the division itself.
-func BenchmarkShards(b *testing.B) {
-	const n = 20_000
-	engines(b, func(b *testing.B, db *schema.DB, _ floor) {
-		one, eight := open(b, db, divided("one", 1, 0)), open(b, db, divided("eight", 8, 0))
-		for b.Loop() {
-			r := compare(b,
-				hipqDrain("one", one, n, Workers{Count: 2, Concurrency: 100}),
-				hipqDrain("eight", eight, n, Workers{Count: 2, Concurrency: 100}))
-			r.report(b, "eight/one", "eight", "one")
-		}
-	})
-}
-
 // BenchmarkShardsSkewed drains a queue with a limit and uneven shards: most jobs, or all, are in one of eight. Shares
 // of the limit follow the waiting jobs, so it should be about as fast as an undivided queue.
 func BenchmarkShardsSkewed(b *testing.B) {

@@ -228,8 +228,8 @@ func (b *book) write(h hipq, specs []spec) (string, error) {
 	return file, os.WriteFile(file, []byte(text.String()), 0o600)
 }
 
-func (b *book) enqueueFile(ctx context.Context, h hipq, file string, lines int, options ...string) error {
-	out, err := h.run(ctx, append([]string{"enqueue", "--json", "--ndjson", file}, options...)...)
+func (b *book) enqueueFile(ctx context.Context, h hipq, file string, lines int) error {
+	out, err := h.run(ctx, "enqueue", "--json", "--ndjson", file)
 	if err != nil {
 		return err
 	}

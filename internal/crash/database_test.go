@@ -21,8 +21,6 @@ type database struct {
 	// now is the SQL for the database's clock.
 	now    string
 	sqlite bool
-	// cluster means that several nodes write, so ids don't show the order of rows.
-	cluster bool
 }
 
 // must ends a test with an error.
@@ -297,10 +295,4 @@ func (d *database) hold(t *testing.T, statement string) (letGo func()) {
 		return d.session(t, "ROLLBACK", "BEGIN IMMEDIATE")
 	}
 	return d.session(t, "ROLLBACK", "BEGIN", statement)
-}
-
-// readOnly blocks all writes on the server, as some backups do.
-func (d *database) readOnly(t *testing.T) (end func()) {
-	t.Helper()
-	return d.session(t, "UNLOCK TABLES", "FLUSH TABLES WITH READ LOCK")
 }

@@ -22,8 +22,6 @@ type fleet struct {
 	hipq hipq
 	db   *database
 	rng  *rand.Rand
-	// ways are configs with other ways to the database. Workers take them in turns.
-	ways []hipq
 	// others start workers in other languages, in turns with hipq's own.
 	others []func() *exec.Cmd
 	turn   int
@@ -125,11 +123,7 @@ func (f *fleet) launch() {
 	if f.rng.IntN(8) == 0 {
 		args = append(args, queues[f.rng.IntN(len(queues))])
 	}
-	h := f.hipq
-	if len(f.ways) > 0 {
-		h = f.ways[f.turn%len(f.ways)]
-	}
-	if _, err := f.start(h.command(args...)); err != nil {
+	if _, err := f.start(f.hipq.command(args...)); err != nil {
 		f.t.Error(err)
 	}
 }

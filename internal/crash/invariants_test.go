@@ -325,8 +325,8 @@ func nothingLeft(c *record) (bad []string, checked string) {
 }
 
 // allAccountedFor (I9) checks how workers ended. Killed workers have one error, as have those stopped while they started
-// a handler. The others ended in order or because they lost their lock. A few may fail because a busy SQLite file or a
-// silent node kept them waiting.
+// a handler. The others ended in order or because they lost their lock. A few may fail because a busy SQLite file kept
+// them waiting.
 func allAccountedFor(c *record) (bad []string, checked string) {
 	lost, late, inVain := 0, 0, 0
 	for _, w := range c.fleet.over {
@@ -341,7 +341,7 @@ func allAccountedFor(c *record) (bad []string, checked string) {
 		case code == 78 && len(c.plan.reshard) > 0 && strings.Contains(said, "in this config: run hipq init"):
 		case code == 75 && strings.Contains(said, "worker lost its lock"):
 			lost++
-		case code == 75 && (c.fleet.hipq.driver == "sqlite" || len(c.fleet.ways) > 0) && databaseWasAway(said) && inVain*10 < len(c.fleet.over):
+		case code == 75 && c.fleet.hipq.driver == "sqlite" && strings.Contains(said, "waited for the database without success") && inVain*10 < len(c.fleet.over):
 			inVain++
 		default:
 			bad = append(bad, fmt.Sprintf("%s ended with %s: %s", w.cmd, w.cmd.ProcessState, w.complaints()))
@@ -357,11 +357,6 @@ func allAccountedFor(c *record) (bad []string, checked string) {
 	}
 	return bad, fmt.Sprintf("%d found dead; %d ended because their lock was lost, %d because the database was away; %d late settlements refused",
 		len(c.deaths), lost, inVain, late)
-}
-
-// databaseWasAway reports whether a worker ended because SQLite's file was always locked, or the database silent.
-func databaseWasAway(said string) bool {
-	return strings.Contains(said, "waited for the database without success") || strings.Contains(said, "the database does not answer")
 }
 
 // keysAreUnique (I10) checks that a live key was never seen twice, and that its job ended before its next job was added.

@@ -133,7 +133,7 @@ rescue_as_finished() {
 
 mutant rescue_undecided # a job about which a dead worker was deciding stays its own
 rescue_undecided() {
-  worker=WorkerDiesBeforeTheDecision
+  queue=DecisionIsTakenByAnother
   edit internal/store/rescue.go 's/case !ok:/case !ok || j.State() == job.Error \&\& j.Status.HasWorker():/'
 }
 
@@ -327,19 +327,19 @@ beside=(-short -parallel 16)
 
 mutant wait_for_others # for locks, as long as the server lets everybody wait
 wait_for_others() {
-  crash=(disturbed) engines=(mysql) size=("${beside[@]}")
+  worker='UpkeepThatIsHeldUp|TableThatIsLocked'
   edit schema/mysql.go 's/innodb_lock_wait_timeout = 3, lock_wait_timeout = 5/innodb_lock_wait_timeout = 50, lock_wait_timeout = 86400/'
 }
 
 mutant wait_for_the_dead # the server keeps the locks of those who are gone
 wait_for_the_dead() {
-  crash=(disturbed) engines=(mysql) size=("${beside[@]}")
+  queue=HeldTurns
   edit schema/mysql.go 's/idle_transaction_timeout = 10/idle_transaction_timeout = 0/'
 }
 
 mutant wait_in_line # jobs whose rows are held are waited for
 wait_in_line() {
-  crash=(disturbed) engines=(mysql) size=("${beside[@]}")
+  queue=RoundWaitsForNoRow
   edit internal/engine/dialect.go 's/FOR UPDATE SKIP LOCKED/FOR UPDATE/'
 }
 
@@ -351,7 +351,7 @@ repeat_for_ever() {
 
 mutant tick_without_end # as long as its lock holds
 tick_without_end() {
-  crash=(ticks) engines=(mysql) size=("${beside[@]}")
+  worker=TimeIsUpAndTheDatabaseIsSilent
   edit queue/worker/trouble.go 's/return max\(l\.Grace, 10\*time\.Second\)/return time.Hour/'
 }
 

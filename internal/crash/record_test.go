@@ -1,7 +1,6 @@
 package crash
 
 import (
-	"cmp"
 	"database/sql"
 	"fmt"
 	"maps"
@@ -124,11 +123,6 @@ func (c *record) readActivity(db *database) error {
 	})
 	if err != nil {
 		return err
-	}
-	if db.cluster {
-		for _, history := range c.history {
-			slices.SortStableFunc(history, func(a, b event) int { return cmp.Or(a.attempt-b.attempt, a.at.Compare(b.at)) })
-		}
 	}
 	return db.each("SELECT worker_id FROM "+activityTable+" WHERE kind = 'worker' AND state = 'error'", nil, func(rows *sql.Rows) error {
 		var id string

@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"syscall"
-	"testing"
 	"time"
 
 	"github.com/hipq/hipq/internal/dbtest"
@@ -43,36 +42,6 @@ func worthwhile(mode int, jobs []row, book *book) bool {
 			return j.state == "error"
 		}
 	})
-}
-
-// TestStoppedWhileItWaits stops a worker that waits for another transaction for longer than a worker waits for its database.
-// That transaction ends meanwhile, and the worker's lock lasts: it must end in order.
-func TestStoppedWhileItWaits(t *testing.T) {
-	for name, held := range map[string]string{
-		"to settle":   "SELECT id FROM crash_mail FOR UPDATE",
-		"to sign off": "SELECT id FROM crash_workers FOR UPDATE",
-	} {
-		t.Run(name, func(t *testing.T) {
-			eachScene(t, func(t *testing.T, bin binaries, driver string) {
-				s := newScene(t, bin, driver, `worker: {concurrency: 2, lock_for: 60s, grace: 1s}
-queues: [{name: mail, job_types: [{name: one, takes 3s}]}]
-`)
-				s.add(line("one", 1, 100))
-				ended := s.work("--run-for", "2s")
-				running := s.until(10*time.Second, func() bool { return len(s.attempts()) == 1 })
-				dbtest.Require(t, running, "the job doesn't start")
-				letGo := s.db.hold(t, held)
-				time.Sleep(3500 * time.Millisecond)
-				w := s.crew[0].Process
-				must(t, w.Signal(syscall.SIGSTOP))
-				time.Sleep(11 * time.Second)
-				letGo()
-				must(t, w.Signal(syscall.SIGCONT))
-				must(t, <-ended)
-				dbtest.Ensure(t, s.done() == 1 && len(s.attempts()) == 1, "the job has run %d times, and ended %d times", len(s.attempts()), s.done())
-			})
-		})
-	}
 }
 
 // stopAll stops n workers, one after the other, until other workers have their jobs.

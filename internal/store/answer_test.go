@@ -129,6 +129,19 @@ func TestAnswersAreOverdue(t *testing.T) {
 	})
 }
 
+// The policy of a type that has left the config decides about an answer: otherwise the job has its key for ever.
+func TestAnswerToATypeOfNoConfig(t *testing.T) {
+	suiteWith(t, asynchronous, func(s env) {
+		must[any](t)(nil, s.core().Register(t.Context()))
+		id := s.add(job.Params{Type: "send", Key: "a"})[0].ID
+		s.settle("w", done, s.start("w", 1)...)
+		must[any](t)(s.answer(queue.Answer{Key: "a", Verdict: job.TryAgain, Error: "no"}))
+		s.wantState(id, job.Error, job.StatusUndecided, 1)
+		equal(t, s.upkeepOfAnotherConfig(), true, "there is something to do")
+		s.wantState(id, job.Retry, job.StatusScheduled, 1)
+	})
+}
+
 // A job answered while its handler runs keeps its weight and its key until the handler has ended. Then the answer takes
 // effect.
 func TestHandlersCountWhenTheyWereAnswered(t *testing.T) {

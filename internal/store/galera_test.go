@@ -1,8 +1,6 @@
 package store_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -11,7 +9,6 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/dbtest"
-	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -153,48 +150,6 @@ func TestGaleraSameKeys(t *testing.T) {
 		}
 	}
 	equal(t, all[0].size(), 3, "nodes")
-}
-
-// A job added at one node is visible at another by its name, even if that node lags behind.
-func TestGaleraSeesOthers(t *testing.T) {
-	harmed := dbtest.Nodes(t)
-	var all []env
-	for _, n := range harmed {
-		all = append(all, openStore(t, dbtest.Open(t, "mysql", n.DSN, "emails"), options()))
-	}
-	first, late := all[0], all[1]
-	answer := queue.Answer{Type: "send", Key: "new", Verdict: job.Finished}
-	for name, look := range map[string]func(id int64) error{
-		"Get": func(id int64) error {
-			_, err := late.Get(t.Context(), id)
-			return err
-		},
-		"Why": func(id int64) error {
-			_, err := late.Why(t.Context(), id, admin.Asker{})
-			return err
-		},
-		"Wait": func(id int64) error {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			defer cancel()
-			if _, err := late.Wait(ctx, id); !errors.Is(err, context.DeadlineExceeded) {
-				return err
-			}
-			return nil
-		},
-		"Answer": func(int64) error {
-			if _, err := late.Answer(t.Context(), answer); !errors.Is(err, queue.ErrNotStarted) {
-				return err
-			}
-			return nil
-		},
-	} {
-		end := harmed[1].ReadOnly()
-		id := first.add(job.Params{Type: "send", Key: "new"})[0].ID
-		time.AfterFunc(300*time.Millisecond, end)
-		err := look(id)
-		ensure(t, err == nil, "%s: %v", name, err)
-		must[any](t)(nil, first.Cancel(t.Context(), id))
-	}
 }
 
 // A pause on one node means now on the others too, whether or not rounds take turns, and however late they hear of it: here a

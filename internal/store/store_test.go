@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -308,15 +310,6 @@ func TestEnqueueFillsInTheTypesDefaults(t *testing.T) {
 	})
 }
 
-func TestEnqueueTakesAnUnknownType(t *testing.T) {
-	suite(t, func(s env) {
-		s.add(job.Params{Type: "Ünknown"})
-		names := must[[]string](s.t)(s.core().TypeNames(s.t.Context()))
-		ensure(s.t, slices.Contains(names, "Ünknown"), "known are %v", names)
-		equal(s.t, len(s.start("w", 10)), 0, "a worker took jobs of a type that it has no handler for")
-	})
-}
-
 func TestEnqueueRefuses(t *testing.T) {
 	suite(t, func(s env) {
 		low := -1
@@ -354,6 +347,7 @@ func TestLiveKeyIsUnique(t *testing.T) {
 	})
 }
 
+// Whatever the order of the keys, and whether some replace jobs, each key has one job.
 func TestEnqueueTheSameKeysAtOnce(t *testing.T) {
 	suite(t, func(s env) {
 		jobs := make([]job.Params, 300)
@@ -361,24 +355,26 @@ func TestEnqueueTheSameKeysAtOnce(t *testing.T) {
 			jobs[i] = job.Params{Type: "send", Key: fmt.Sprint("key-", i)}
 		}
 		var wg sync.WaitGroup
-		var mu sync.Mutex
-		fresh := 0
-		for range 8 {
+		var fresh atomic.Int64
+		for n := range 8 {
+			own := slices.Clone(jobs)
+			rand.Shuffle(len(own), func(i, j int) { own[i], own[j] = own[j], own[i] })
+			for i := range own {
+				own[i].OnDuplicate = []job.OnDuplicate{job.KeepDuplicate, job.ReplaceDuplicate}[n%2]
+			}
 			wg.Go(func() {
-				added, err := s.EnqueueMany(s.t.Context(), jobs)
+				added, err := s.EnqueueMany(s.t.Context(), own)
 				ensure(s.t, err == nil, "%v", err)
-				mu.Lock()
-				defer mu.Unlock()
 				for _, a := range added {
 					if !a.Duplicate {
-						fresh++
+						fresh.Add(1)
 					}
 				}
 			})
 		}
 		wg.Wait()
 		c := must[admin.Counts](s.t)(s.Counts(s.t.Context()))
-		dbtest.Ensure(s.t, fresh == len(jobs) && int(c.Due) == len(jobs), "%d were said to be added, %d are there, want %d", fresh, c.Due, len(jobs))
+		ensure(s.t, int(fresh.Load()) == len(jobs) && int(c.Due) == len(jobs), "%d were said to be added, %d are there, want %d", fresh.Load(), c.Due, len(jobs))
 	})
 }
 
@@ -420,25 +416,6 @@ func TestEnqueueTxOnTheApplicationsConnection(t *testing.T) {
 		now := must[time.Time](t)(s.db.SQL.Clock(t.Context()))
 		age := now.Sub(s.get(added[1].ID).ScheduledRunTime)
 		ensure(t, age >= 0 && age <= time.Minute, "scheduled %s ago: the connection's zone has got into it", age)
-	})
-}
-
-// A worker continues after the last job that it read, and keeps the order.
-func TestStartKeepsTheOrder(t *testing.T) {
-	suite(t, func(s env) {
-		early, high := time.Now().Add(-time.Hour), 1
-		added := s.add(
-			job.Params{Type: "send"}, job.Params{Type: "report"}, job.Params{Type: "send", At: early},
-			job.Params{Type: "report", Priority: &high}, job.Params{Type: "send", In: time.Hour, Priority: &high},
-		)
-		s.hire("w")
-		var got []int64
-		candidates := s.candidates("report", "send")
-		for range 3 {
-			got = append(got, ids(s.doWith(candidates, "w", 2).Started)...)
-		}
-		want := []int64{added[3].ID, added[2].ID, added[0].ID, added[1].ID}
-		equal(s.t, got, want, "started")
 	})
 }
 
@@ -553,19 +530,6 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-func TestAttemptsRunOut(t *testing.T) {
-	suite(t, func(s env) {
-		id := s.add(job.Params{Type: "send"})[0].ID
-		for range 2 {
-			s.exec("UPDATE shop_emails SET wake_time = create_time WHERE status = 'scheduled'")
-			s.upkeep()
-			s.settle("w", job.Outcome{Verdict: job.TryAgain, Error: "boo"}, s.start("w", 1)...)
-		}
-		s.wantState(id, job.Final, "failed", 2)
-		s.wantHistory(id, "added/0 starting/1 error/1 starting/2 failed/2")
-	})
-}
-
 // A worker that lost its lock changes nothing, whatever has happened to the job.
 func TestLateWorkerChangesNothing(t *testing.T) {
 	parallel(t)
@@ -627,6 +591,15 @@ func TestReclaimFromADeadWorker(t *testing.T) {
 	})
 }
 
+// upkeepOfAnotherConfig does the upkeep of a worker whose config has no types, and says whether there was any.
+func (s env) upkeepOfAnotherConfig() (did bool) {
+	s.t.Helper()
+	other := (*store.Queue)(must[*queue.Queue](s.t)(queue.New(s.db, queue.Options{Name: "emails"})))
+	look := must[store.Poll](s.t)(other.Poll(s.t.Context(), nil))
+	must[bool](s.t)(other.Upkeep(s.t.Context(), workers.Worker{ID: "other"}, look, nil, nil))
+	return !look.Nothing()
+}
+
 // A worker without the type of a lost job decides at once by the registered policy. A type registered with a retry handler
 // waits for it, but not for ever.
 func TestLostJobOfAnotherConfig(t *testing.T) {
@@ -643,19 +616,13 @@ func TestLostJobOfAnotherConfig(t *testing.T) {
 				dead := "dead" + strconv.Itoa(attempt)
 				s.start(dead, 1)
 				s.bury(dead)
-				other := (*store.Queue)(must[*queue.Queue](s.t)(queue.New(s.db, queue.Options{Name: "emails"})))
-				upkeep := func() (did bool) {
-					look := must[store.Poll](s.t)(other.Poll(s.t.Context(), nil))
-					must[bool](s.t)(other.Upkeep(s.t.Context(), workers.Worker{ID: "other"}, look, nil, nil))
-					return !look.Nothing()
-				}
-				upkeep()
+				s.upkeepOfAnotherConfig()
 				if asked {
 					s.wantState(id, job.Error, "undecided", 1)
 					s.wantHistory(id, "added/0 starting/1")
-					equal(s.t, upkeep(), false, "there is more to do")
+					equal(s.t, s.upkeepOfAnotherConfig(), false, "there is more to do")
 					s.exec("UPDATE shop_emails SET update_time = ?", engine.At(s.get(id).UpdateTime.Add(-25*time.Hour)))
-					equal(s.t, upkeep(), true, "a day later there is more to do")
+					equal(s.t, s.upkeepOfAnotherConfig(), true, "a day later there is more to do")
 					s.wantState(id, job.Retry, "available", 1)
 					return
 				}

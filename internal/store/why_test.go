@@ -152,15 +152,3 @@ func TestWhyOfAHeldRow(t *testing.T) {
 	must[any](t)(nil, tx.Rollback())
 	s.wantWhy(added[0].ID, "nothing stands in its way")
 }
-
-func TestWhyOfAnUndecidedJob(t *testing.T) {
-	suite(t, func(s env) {
-		s.add(job.Params{Type: "send"})
-		jobs := s.start("w", 1)
-		s.fail(job.StatusDeciding, job.Outcome{Verdict: job.TryAgain, Error: "e"}, jobs[0])
-		s.wantWhy(s.nth(1), "attempt 1 failed (e); a retry handler decides whether it is tried again, run by worker w")
-		// A manual edit may have ended it without an error.
-		s.exec("UPDATE shop_emails SET status = 'failed', error = 'NONE'")
-		s.wantWhy(s.nth(1), ", without an error")
-	})
-}

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -122,21 +121,4 @@ func TestPurgeWaitsForNobody(t *testing.T) {
 	defer cancel()
 	finished, _, err := q.Purge(ctx, PurgeOptions{})
 	dbtest.Ensure(t, err == nil && finished == 50, "%d purged, %v", finished, err)
-}
-
-func TestPurgeStops(t *testing.T) {
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		q := purgeQueue(t, driver, source)
-		for range 5 {
-			purgeRow(t, q, job.StatusFinished, 1000*time.Hour, 3*engine.PurgeBatch)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		_, _, err := q.Purge(ctx, PurgeOptions{})
-		dbtest.Ensure(t, errors.Is(err, context.Canceled), "stopped with %v", err)
-		rest := purgeLeft(t, q)
-		for _, n := range rest {
-			dbtest.Ensure(t, n == 15*engine.PurgeBatch, "left: %v", rest)
-		}
-	})
 }

@@ -232,28 +232,6 @@ func TestHandlerThatTakesLong(t *testing.T) {
 	want(t, "its attempts", emails.WantFinished(job.Params{Data: "long"}).Attempt, 2)
 }
 
-// TestRetryHandler: a retry handler's decision is applied.
-func TestRetryHandler(t *testing.T) {
-	t.Parallel()
-	in, emails := newShop(t)
-	enqueue(t, emails, job.Params{Type: "send", Data: "first"})
-	p := sending(emails, func(_ context.Context, j *job.Job) error {
-		if j.Data == "first" {
-			return errors.New("busy")
-		}
-		return nil
-	})
-	next, data := queuetest.Start().Add(90*time.Second), "second"
-	p.Queues[0].RetryHandlers = map[string]handler.RetryHandler{"send": handler.RetryFunc(
-		func(context.Context, *job.Job, job.Outcome) (job.Decision, error) {
-			return job.Decision{Again: true, At: next, Data: &data}, nil
-		})}
-	in.Work(p)
-	emails.WantOnly(job.Params{Data: "second", At: next})
-	in.WorkUntil(next, p)
-	emails.WantFinished(job.Params{Data: "second"})
-}
-
 // TestWindows: time windows follow the clock in the queue's zone, also on a day of 23 hours.
 func TestWindows(t *testing.T) {
 	t.Parallel()
@@ -320,30 +298,6 @@ func TestRate(t *testing.T) {
 		apart := at[i].Sub(at[max(0, i-2)])
 		dbtest.Ensure(t, i < 2 || apart >= time.Minute && apart <= time.Minute+2*time.Second, "job %d starts %s after the one two before it", i, apart)
 	}
-}
-
-// TestAnswer: a sent job waits for its answer or its timeout.
-func TestAnswer(t *testing.T) {
-	t.Parallel()
-	send := job.DefaultType("send")
-	send.Async, send.Timeout, send.Retry = true, time.Hour, job.RetryPolicy{Attempts: 1, Backoff: job.Fixed}
-	in, emails := newShop(t, send)
-	enqueue(t, emails, job.Params{Type: "send", Key: "answered"}, job.Params{Type: "send", Key: "silent"})
-	p := sending(emails, func(context.Context, *job.Job) error { return nil })
-	for _, a := range in.Work(p) {
-		want(t, "the verdict", a.Outcome.Verdict, job.Finished)
-	}
-	for _, j := range emails.WantOnly(job.Params{Key: "answered"}, job.Params{Key: "silent"}) {
-		want(t, "whether it waits for an answer", j.Status == job.StatusAwaiting, true)
-	}
-	in.WorkUntil(in.Clock.Now().Add(10*time.Minute), p)
-	answer := queue.Answer{Type: "send", Key: "answered", Verdict: job.Finished, Result: "ok"}
-	dbtest.Must(emails.Answer(t.Context(), answer))(t)
-	want(t, "the result", emails.WantFinished(job.Params{Key: "answered"}).Result, "ok")
-	in.WorkUntil(queuetest.Start().Add(59*time.Minute), p)
-	emails.WantOnly(job.Params{Key: "silent"})
-	in.WorkUntil(queuetest.Start().Add(time.Hour), p)
-	emails.WantFailed(job.Params{Key: "silent"})
 }
 
 // TestNothingToWait: paused and held jobs don't keep Work and WorkUntil busy.

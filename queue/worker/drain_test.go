@@ -1,10 +1,8 @@
 package worker_test
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"runtime"
 	"slices"
 	"strings"
@@ -41,50 +39,6 @@ func (l *ledger) of(q *queue.Queue) (ids []int64) {
 		}
 	}
 	return ids
-}
-
-func TestDrainsInOrder(t *testing.T) {
-	suite(t, func(s shop) {
-		const n = 30
-		now := s.clock()
-		random := rand.New(rand.NewPCG(1, 2))
-		add := func(q *queue.Queue) (inOrder []int64) {
-			jobs := make([]job.Params, n)
-			for i := range jobs {
-				priority := random.IntN(3)
-				jobs[i] = job.Params{
-					Type: []string{"send", "later", "once"}[i%3], Priority: &priority,
-					At: now.Add(-time.Duration(random.IntN(4)) * time.Minute),
-				}
-			}
-			ids := s.addJobs(q, jobs...)
-			which := make([]int, n)
-			for i := range which {
-				which[i] = i
-			}
-			slices.SortFunc(which, func(a, b int) int {
-				return cmp.Or(cmp.Compare(*jobs[a].Priority, *jobs[b].Priority), jobs[a].At.Compare(jobs[b].At), cmp.Compare(ids[a], ids[b]))
-			})
-			for _, i := range which {
-				inOrder = append(inOrder, ids[i])
-			}
-			return inOrder
-		}
-		emails, reports := add(s.emails), add(s.reports)
-		var l ledger
-		p := s.worker(all(l.handle))
-		p.Concurrency, p.Batch = 1, 7
-		wantSummary(s.t, s.work(p), worker.Summary{Started: 2 * n, Finished: 2 * n})
-		for _, c := range []struct {
-			q    *queue.Queue
-			want []int64
-		}{{s.emails, emails}, {s.reports, reports}} {
-			got := l.of(c.q)
-			dbtest.Ensure(s.t, slices.Equal(got, c.want), "%s ran in the order %v, want %v", c.q.Name, got, c.want)
-			s.wantHistory(c.q, atOnce, c.want...)
-			dbtest.Same(s.t, s.counts(c.q), (admin.Counts{Finished: n}), "%s", c.q.Name)
-		}
-	})
 }
 
 // TestBetterJobIsNotPassedOverForLong: a busy worker reads ahead, so a better job isn't next at once; but soon.
@@ -147,61 +101,6 @@ func TestShortTicksStarveNoQueue(t *testing.T) {
 	})
 }
 
-func TestTypesWithoutHandlerAreLeft(t *testing.T) {
-	suite(t, func(s shop) {
-		mine := s.add(s.emails, "send", 3)
-		theirs := append(s.add(s.emails, "once", 2), s.add(s.emails, "never seen", 1)...)
-		nobodys := s.add(s.reports, "send", 2)
-		p := s.worker(map[string]handler.Handler{"send": handler.Func(nothing)})
-		p.Queues[1].Handlers = nil
-		wantSummary(s.t, s.work(p), worker.Summary{Started: 3, Finished: 3})
-		s.wantHistory(s.emails, atOnce, mine...)
-		s.wantHistory(s.emails, untouched, theirs...)
-		s.wantHistory(s.reports, untouched, nobodys...)
-		for _, id := range theirs {
-			s.wantJob(s.emails, id, job.Initial, "available", job.None, 0)
-		}
-	})
-}
-
-// TestTwoWorkersRunEachJobOnce: I3: each (job, attempt) starts at most once.
-func TestTwoWorkersRunEachJobOnce(t *testing.T) {
-	suite(t, func(s shop) {
-		const n = 300
-		ids := map[string][]int64{"emails": s.add(s.emails, "send", n), "reports": s.add(s.reports, "once", n)}
-		var mu sync.Mutex
-		times := map[string]int{}
-		work := func(s shop, host string, begun chan<- struct{}, other <-chan struct{}) *run {
-			var first sync.Once
-			p := s.worker(all(func(ctx context.Context, j *job.Job) error {
-				// no worker drains the queues before the other has begun
-				first.Do(func() {
-					close(begun)
-					select {
-					case <-other:
-					case <-ctx.Done():
-					}
-				})
-				mu.Lock()
-				defer mu.Unlock()
-				times[fmt.Sprint(j.Queue, j.ID)]++
-				return nil
-			}))
-			p.Host, p.Batch, p.Concurrency = host, 20, 10
-			return s.start(p)
-		}
-		here, there := make(chan struct{}), make(chan struct{})
-		a, b := work(s, "here", here, there), work(s.elsewhere(), "there", there, here)
-		started := a.ended().Started + b.ended().Started
-		dbtest.Ensure(s.t, started == 2*n && len(times) == 2*n, "%d starts of %d jobs, want %d", started, len(times), 2*n)
-		for j, n := range times {
-			dbtest.Ensure(s.t, n == 1, "%s ran %d times", j, n)
-		}
-		s.wantHistory(s.emails, atOnce, ids["emails"]...)
-		s.wantHistory(s.reports, atOnce, ids["reports"]...)
-	})
-}
-
 // TestBatch: free slots are filled in steps: no transaction starts more jobs than a batch.
 func TestBatch(t *testing.T) {
 	suite(t, func(s shop) {
@@ -219,68 +118,6 @@ func TestBatch(t *testing.T) {
 			dbtest.Ensure(s.t, j.count(fmt.Sprintf(" started=%d ", n)) == 0, "a transaction has started %d jobs", n)
 		}
 		dbtest.Ensure(s.t, j.count(" started=3 ") != 0, "no transaction has started three jobs")
-	})
-}
-
-func TestRunForIsOver(t *testing.T) {
-	suite(t, func(s shop) {
-		ids := s.add(s.emails, "send", 5)
-		g := s.gate()
-		p := s.worker(all(g.handle))
-		p.Concurrency, p.RunFor, p.Linger = 2, 6*time.Second, true
-		r := s.start(p)
-		g.holds(2)
-		s.pass(p.RunFor)
-		g.let()
-		eventually(s.t, "its slot is given back", func() bool { return s.row(p.ID).Slots == 1 })
-		row := s.row(p.ID)
-		dbtest.Ensure(s.t, row.State == "working", "the worker is %s while a job runs", row.State)
-		g.let()
-		wantSummary(s.t, r.ended(), worker.Summary{Started: 2, Finished: 2})
-		s.wantHistory(s.emails, atOnce, ids[:2]...)
-		s.wantHistory(s.emails, untouched, ids[2:]...)
-	})
-}
-
-func TestLingerPicksUpWhatComes(t *testing.T) {
-	suite(t, func(s shop) {
-		g := s.gate()
-		g.open()
-		p := s.worker(all(g.handle))
-		p.Linger = true
-		r := s.start(p)
-		eventually(s.t, "the worker is there", func() bool { return s.row(p.ID).State == "working" })
-		for i, j := range []job.Params{{Type: "send"}, {Type: "send", In: 1500 * time.Millisecond}, {Type: "once"}} {
-			q := []*queue.Queue{s.emails, s.reports}[i%2]
-			id := s.addJobs(q, j)[0]
-			got := g.next()
-			dbtest.Require(s.t, got.ID == id && got.Queue == q.Name, "started %s %d, want %s %d", got.Queue, got.ID, q.Name, id)
-			j := s.get(q, id)
-			// a poll each second, and more for a slow machine
-			late := j.StartTime.Sub(j.ScheduledRunTime)
-			dbtest.Ensure(s.t, late >= 0 && late <= 15*time.Second, "started %s after its time", late)
-		}
-		r.stop()
-		wantSummary(s.t, r.ended(), worker.Summary{Started: 3, Finished: 3})
-	})
-}
-
-func TestRetryDueAtOnceIsOfTheSameTick(t *testing.T) {
-	suite(t, func(s shop) {
-		send, once, later := s.add(s.emails, "send", 1), s.add(s.emails, "once", 1), s.add(s.reports, "later", 1)
-		p := s.worker(all(func(_ context.Context, j *job.Job) error {
-			if j.Type == "send" && j.Attempt == 3 {
-				return nil
-			}
-			return fmt.Errorf("no luck %d", j.Attempt)
-		}))
-		wantSummary(s.t, s.work(p), worker.Summary{Started: 5, Finished: 1, Errors: 4})
-		s.wantJob(s.emails, send[0], job.Final, "finished", job.None, 3)
-		s.wantJob(s.emails, once[0], job.Final, "failed", "no luck 1", 1)
-		s.wantJob(s.reports, later[0], job.Retry, "scheduled", "no luck 1", 1)
-		s.wantHistory(s.emails, "added/0 starting/1 error/1 starting/2 error/2 starting/3 finished/3", send...)
-		s.wantHistory(s.emails, "added/0 starting/1 failed/1", once...)
-		s.wantHistory(s.reports, "added/0 starting/1 error/1", later...)
 	})
 }
 

@@ -61,12 +61,14 @@ func TestHandlersThatChangeTheirJobs(t *testing.T) {
 	})
 }
 
-// TestOutcomesThatCannotBeStored: invalid or very long texts of an outcome don't end the worker.
+// TestOutcomesThatCannotBeStored: invalid or very long texts of an outcome, or no valid verdict, don't end the worker.
 func TestOutcomesThatCannotBeStored(t *testing.T) {
 	suite(t, func(s shop) {
 		for says, o := range map[string]job.Outcome{
 			"a\uFFFDb\uFFFD":                    {Verdict: job.Failed, Error: "a\xffb\x00", Output: "\xff\xff"},
 			"longlong":                          {Verdict: job.Failed, Error: strings.Repeat("long", 10<<20), Output: strings.Repeat("\uFFFD", 10<<20)},
+			`verdict "" is not one of`:          {Output: "\uFFFD"},
+			`["finished" "retry" "failed" "sen`: {Verdict: "ok", Output: "\uFFFD"},
 			"its error: a\uFFFD":                {Verdict: "done", Error: "a\xff", Output: "\uFFFD", Result: "\xff"},
 			"result has 2097152 bytes; the max": {Verdict: job.Finished, Output: "\uFFFD", Result: strings.Repeat("r", 2<<20)},
 		} {
@@ -78,27 +80,6 @@ func TestOutcomesThatCannotBeStored(t *testing.T) {
 			wantSummary(s.t, s.work(p), worker.Summary{Started: 1, Errors: 1})
 			list := s.outcomes(s.emails, id)
 			dbtest.Ensure(s.t, len(list) == 1 && strings.Contains(list[0].Error, says) && strings.HasPrefix(list[0].Output, "\uFFFD"), "%s: %.200v", says, list)
-		}
-	})
-}
-
-// TestVerdictsThatAreNone: an outcome without a valid verdict is an error that says so.
-func TestVerdictsThatAreNone(t *testing.T) {
-	suite(t, func(s shop) {
-		for says, o := range map[string]job.Outcome{
-			`verdict "" is not one of`:             {},
-			`verdict "done" is not one of`:         {Verdict: "done", Error: "oh"},
-			`["finished" "retry" "failed" "sent" `: {Verdict: "ok"},
-		} {
-			id := s.add(s.emails, "send", 1)[0]
-			p := only(s.emails, s.worker(all(nothing)))
-			p.Middleware = []handler.Middleware{func(handler.Handler) handler.Handler {
-				return handler.HandleFunc(func(context.Context, *job.Job) job.Outcome { return o })
-			}}
-			wantSummary(s.t, s.work(p), worker.Summary{Started: 3, Errors: 3})
-			if j := s.get(s.emails, id); j.State() != job.Final || !strings.Contains(j.Error, says) || !strings.Contains(j.Error, o.Error) {
-				s.t.Errorf("job %d is %s: %s", id, j.State(), j.Error)
-			}
 		}
 	})
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -47,90 +46,6 @@ func TestFullLaneHoldsNobodyUp(t *testing.T) {
 		y.wantMost(s.t, "all", 4)
 		s.wantHistory(s.emails, atOnce, append(fast, slowIDs...)...)
 		s.wantHistory(s.reports, atOnce, reports...)
-	})
-}
-
-func TestLaneOfAQueue(t *testing.T) {
-	suite(t, func(s shop) {
-		s.emails = s.reopen(queue.Options{Name: "emails", Concurrency: 2}, laned("once", 1))
-		s.add(s.emails, "send", 20)
-		s.add(s.emails, "once", 20)
-		s.add(s.reports, "send", 40)
-		y := newTally()
-		p := s.worker(nil)
-		p.Queues[0].Handlers = map[string]handler.Handler{
-			"send": y.of(short, "emails", "all"), "once": y.of(short, "once", "emails", "all"),
-		}
-		p.Queues[1].Handlers = map[string]handler.Handler{"send": y.of(short, "all")}
-		wantSummary(s.t, s.work(p), worker.Summary{Started: 80, Finished: 80})
-		y.want(s.t, "once", 1)
-		y.wantMost(s.t, "emails", 2)
-		y.wantMost(s.t, "all", 4)
-
-		// a full lane leaves the other slots to other jobs
-		s.add(s.emails, "send", 5)
-		s.add(s.reports, "send", 5)
-		emails, reports := s.gate(), s.gate()
-		p = s.worker(nil)
-		p.Queues[0].Handlers = map[string]handler.Handler{"send": handler.Func(emails.handle)}
-		p.Queues[1].Handlers = map[string]handler.Handler{"send": handler.Func(reports.handle)}
-		r := s.start(p)
-		reports.holds(2)
-		reports.open()
-		emails.holds(2)
-		eventually(s.t, "the other queue is done", func() bool { return s.counts(s.reports).Finished == 45 })
-		s.wantCounts(s.emails, admin.Counts{Running: 2, Due: 3, Finished: 40})
-		emails.open()
-		wantSummary(s.t, r.ended(), worker.Summary{Started: 10, Finished: 10})
-	})
-}
-
-// TestLaneWiderThanTheWorker: a lane wider than the worker gets no more slots than the worker.
-func TestLaneWiderThanTheWorker(t *testing.T) {
-	suite(t, func(s shop) {
-		s.emails = s.reopen(queue.Options{Name: "emails", Concurrency: 50}, laned("once", 70))
-		s.add(s.emails, "send", 20)
-		s.add(s.emails, "once", 20)
-		y, began, second := newTally(), new(atomic.Int32), make(chan struct{})
-		p := only(s.emails, s.worker(all(y.of(func(ctx context.Context, _ *job.Job) error {
-			if began.Add(1) == 2 {
-				close(second)
-			}
-			select {
-			case <-second: // so that the first two run at once
-			case <-ctx.Done():
-			}
-			return ctx.Err()
-		}, "all"))))
-		p.Concurrency = 2
-		wantSummary(s.t, s.work(p), worker.Summary{Started: 40, Finished: 40})
-		y.want(s.t, "all", 2)
-	})
-}
-
-func TestLaneOfAHost(t *testing.T) {
-	suite(t, func(s shop) {
-		const slow, fast = 40, 80
-		y := newTally()
-		s.emails = s.reopen(queue.Options{Name: "emails"}, laned("once", 2))
-		s.add(s.emails, "once", slow)
-		s.add(s.emails, "send", fast)
-		params := func(other shop) worker.Params {
-			q := other.reopen(queue.Options{Name: "emails"}, laned("once", 2))
-			return only(q, other.worker(map[string]handler.Handler{
-				"once": y.of(short, "once", "all"), "send": y.of(short, "all"),
-			}))
-		}
-		var runs []*run
-		for range 3 {
-			p := params(s.elsewhere())
-			p.Batch = 5
-			runs = append(runs, s.start(p))
-		}
-		started := startedBy(runs)
-		dbtest.Ensure(s.t, started == slow+fast, "%d started, want %d", started, slow+fast)
-		y.wantMost(s.t, "once", 2)
-		y.wantMost(s.t, "all", 4)
 	})
 }
 
@@ -343,31 +258,44 @@ func TestHeavyJobInALaneOfItsOwn(t *testing.T) {
 	}
 }
 
-// TestTickWaitsForAnothersRoom: a tick that finds the limit taken by another worker waits, and then starts the first job.
+// TestTickWaitsForAnothersRoom: a tick that finds the room taken by another worker waits, whatever limits the jobs, and then
+// starts the first one.
 func TestTickWaitsForAnothersRoom(t *testing.T) {
-	suite(t, func(s shop) {
-		s.emails = s.reopen(queue.Options{Name: "emails", ThrottleLimit: 1}, nil)
-		first := s.add(s.emails, "send", 2)[1]
-		begun, release := make(chan struct{}), make(chan struct{})
-		long := only(s.emails, s.worker(all(func(context.Context, *job.Job) error {
-			close(begun)
-			<-release
-			return nil
-		})))
-		long.Host, long.MaxJobs = "a", 1
-		a := s.start(long)
-		receive(t, "the first job's start", begun)
-		tick := only(s.emails, s.worker(all(nothing)))
-		tick.Host = "b"
-		b := s.start(tick)
-		noted := func() bool {
-			return s.count(fmt.Sprint("SELECT COUNT(*) FROM shop_emails WHERE part = 'line' AND id = ", first)) == 1 && s.row(tick.ID).State == "working"
-		}
-		eventually(t, "the tick has met the second job", noted)
-		close(release)
-		a.ended()
-		wantSummary(t, b.ended(), worker.Summary{Started: 1, Finished: 1})
-	})
+	t.Parallel()
+	one := &job.ThrottleGroups{By: "data.group", Limits: map[string]int{job.OtherGroups: 1}}
+	for name, o := range map[string]queue.Options{
+		"limit":           {Name: "emails", ThrottleLimit: 1},
+		"limit in shards": {Name: "emails", ThrottleLimit: 1, Shards: 4},
+		"group":           {Name: "emails", ThrottleGroups: one},
+		"group in shards": {Name: "emails", ThrottleGroups: one, Shards: 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			suite(t, func(s shop) {
+				s.emails = s.reopen(o, nil)
+				grouped := job.Params{Type: "send", Data: `{"group": "one"}`, ShardKey: "one"}
+				first := s.addJobs(s.emails, grouped, grouped)[1]
+				begun, release := make(chan struct{}), make(chan struct{})
+				long := only(s.emails, s.worker(all(func(context.Context, *job.Job) error {
+					close(begun)
+					<-release
+					return nil
+				})))
+				long.Host, long.MaxJobs = "a", 1
+				a := s.start(long)
+				receive(t, "the first job's start", begun)
+				tick := only(s.emails, s.worker(all(nothing)))
+				tick.Host = "b"
+				b := s.start(tick)
+				noted := func() bool {
+					return s.count(fmt.Sprint("SELECT COUNT(*) FROM shop_emails WHERE part <> 'NONE' AND id = ", first)) == 1 && s.row(tick.ID).State == "working"
+				}
+				eventually(t, "the tick has met the second job", noted)
+				close(release)
+				a.ended()
+				wantSummary(t, b.ended(), worker.Summary{Started: 1, Finished: 1})
+			})
+		})
+	}
 }
 
 // TestTickWaitsForAnotherWorkersJob: a tick whose jobs are behind a job in line that another worker asks for waits for that one,

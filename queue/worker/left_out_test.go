@@ -82,17 +82,3 @@ func TestIndexIsDropped(t *testing.T) {
 		})
 	}
 }
-
-// TestOnlyTableIsDropped: if no queue is left, the worker ends, even with Linger, or with nothing to do.
-func TestOnlyTableIsDropped(t *testing.T) {
-	suite(t, func(s shop) {
-		for _, linger := range []bool{false, true} {
-			p := only(s.reports, s.worker(all(nothing)))
-			p.Linger, p.RunFor = linger, patience
-			if !linger {
-				s.exec("DROP TABLE shop_reports")
-			}
-			wantLeftOut(s.t, s.start(p), worker.Summary{})
-		}
-	})
-}

@@ -255,45 +255,6 @@ func TestRateWakes(t *testing.T) {
 	})
 }
 
-// TestRateOverTwoWorkers: two workers share the rate. Each attempt counts, including retries and failures.
-func TestRateOverTwoWorkers(t *testing.T) {
-	suite(t, func(s shop) {
-		o := queue.Options{Name: "emails", Rate: job.Rate{Starts: 5, Per: time.Second}}
-		s.emails = s.reopen(o, nil)
-		ids := s.add(s.emails, "send", 20)
-		handle := func(_ context.Context, j *job.Job) error {
-			if j.ID <= ids[1] && j.Attempt == 1 {
-				return errors.New("no luck")
-			}
-			return nil
-		}
-		var runs []*run
-		for _, host := range []string{"here", "there"} {
-			other := s.elsewhere()
-			p := only(other.reopen(o, nil), other.worker(all(handle)))
-			p.Host = host
-			runs = append(runs, other.start(p))
-		}
-		started := startedBy(runs)
-		c := s.counts(s.emails)
-		dbtest.Ensure(s.t, started == 22 && c.Finished == 20, "%d started, %+v", started, c)
-		s.wantRate(s.emails)
-		s.wantHistory(s.emails, atSecond, ids[:2]...)
-		s.wantHistory(s.emails, atOnce, ids[2:]...)
-	})
-}
-
-// TestRateBeyondTheWorkersTime: the worker doesn't wait for a rate beyond its time.
-func TestRateBeyondTheWorkersTime(t *testing.T) {
-	suite(t, func(s shop) {
-		s.emails = s.reopen(queue.Options{Name: "emails", Rate: job.Rate{Starts: 2, Per: time.Hour}}, nil)
-		ids := s.add(s.emails, "send", 3)
-		wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{Started: 2, Finished: 2})
-		wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{})
-		s.wantJob(s.emails, ids[2], job.Initial, "throttled", job.None, 0)
-	})
-}
-
 // TestRatedWorkerLeavesItsSlots: a lingering worker that waits for the rate holds no slots.
 func TestRatedWorkerLeavesItsSlots(t *testing.T) {
 	suite(t, func(s shop) {

@@ -2,7 +2,6 @@ package worker_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -23,41 +22,6 @@ func (s shop) reached(id int64, want string) {
 	eventually(s.t, fmt.Sprintf("job %d has reached %s", id, want), func() bool {
 		p, ok := s.get(s.emails, id).Reached()
 		return ok && p.String() == want && !p.Time.IsZero()
-	})
-}
-
-// TestProgress: reported progress is in the row while the handler runs, and counts only for its attempt.
-func TestProgress(t *testing.T) {
-	suite(t, func(s shop) {
-		s.exec("INSERT INTO shop_emails (job_type, job_key) VALUES ('send', 'a')")
-		const id = 1
-		g := s.gate()
-		r := s.start(only(s.emails, s.worker(all(func(ctx context.Context, j *job.Job) error {
-			handler.Progress(ctx, 101, "too far")
-			handler.Progress(ctx, -1, "not begun")
-			if j.Attempt == 1 {
-				handler.Progress(ctx, 10, "")
-				handler.Progress(ctx, 40, "page 4 of 10")
-			}
-			if err := g.handle(ctx, j); err != nil {
-				return err
-			}
-			handler.Progress(ctx, 100, "done") // kept for the first attempt, which has reported before
-			if j.Attempt == 1 {
-				return errors.New("boo")
-			}
-			return nil
-		}))))
-		g.next()
-		s.reached(id, "40 % (page 4 of 10)")
-		g.let()
-		g.next() // the second attempt
-		p, ok := s.get(s.emails, id).Reached()
-		dbtest.Ensure(t, !ok && p.Attempt == 1 && p.Percent == 100, "the second attempt begins with %+v", p)
-		g.let()
-		r.ended()
-		s.wantJob(s.emails, id, job.Final, "finished", job.None, 2)
-		s.wantHistory(s.emails, atSecond, id)
 	})
 }
 

@@ -12,7 +12,6 @@ import (
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/store"
-	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
@@ -75,173 +74,43 @@ func (c *court) quiet(what string) {
 
 func noLuck(context.Context, *job.Job) error { return errors.New("no luck") }
 
-func TestRetryHandlerDecides(t *testing.T) {
-	suite(t, func(s shop) {
-		fixed := time.Date(2100, 5, 6, 7, 8, 9, 0, time.UTC)
-		text, priority := `{"changed": true}`, 7
-		cases := []struct {
-			data     string
-			timeout  time.Duration
-			outcome  job.Outcome
-			decision job.Decision
-			again    bool
-		}{
-			{data: "good"},
-			{"error", 0, job.Outcome{Verdict: job.TryAgain, Error: "no luck"}, job.Decision{Again: true, At: fixed, Priority: &priority}, true},
-			{"panic", 0, job.Outcome{Verdict: job.TryAgain, Error: "panic: boom"}, job.Decision{Again: true, In: 2 * time.Hour, Data: &text}, true},
-			{"never", 0, job.Outcome{Verdict: job.Failed, Error: "broken"}, job.Decision{Again: true, In: 3 * time.Hour}, true},
-			{"soon", 0, job.Outcome{Verdict: job.TryAgain, Error: "busy", RetryAfter: 5 * time.Minute}, job.Decision{Again: true}, true},
-			{"timeout", time.Second, job.Outcome{Verdict: job.TryAgain, Error: "timeout after 1s"}, job.Decision{}, false},
-		}
-		var jobs []job.Params
-		for _, c := range cases {
-			jobs = append(jobs, job.Params{Type: "later", Data: c.data, Timeout: c.timeout})
-		}
-		ids := s.addJobs(s.emails, jobs...)
-		var mu sync.Mutex
-		asked := map[int64]job.Outcome{}
-		p := only(s.emails, s.worker(all(func(ctx context.Context, j *job.Job) error {
-			switch j.Data {
-			case "error":
-				return errors.New("no luck")
-			case "panic":
-				panic("boom")
-			case "never":
-				return handler.DoNotRetry(errors.New("broken"))
-			case "soon":
-				return handler.RetryAfter(errors.New("busy"), 5*time.Minute)
-			case "timeout":
-				<-ctx.Done()
-				return ctx.Err()
-			}
-			return nil
-		})))
-		before := s.clock()
-		done := s.work(asking(p, func(_ context.Context, j *job.Job, o job.Outcome) (job.Decision, error) {
-			mu.Lock()
-			defer mu.Unlock()
-			_, twice := asked[j.ID]
-			dbtest.Ensure(s.t, !twice, "asked twice about job %d", j.ID)
-			o.Ran, o.Output = 0, ""
-			asked[j.ID] = o
-			for i, id := range ids {
-				if id == j.ID {
-					return cases[i].decision, nil
-				}
-			}
-			return job.Decision{}, errors.New("no such job")
-		}))
-		after := s.clock()
-		wantSummary(s.t, done, worker.Summary{Started: len(cases), Finished: 1, Errors: len(cases) - 1})
-		_, wrong := asked[ids[0]]
-		dbtest.Ensure(s.t, !wrong, "asked about a job that has finished")
-		for i, c := range cases[1:] {
-			id := ids[i+1]
-			dbtest.Ensure(s.t, asked[id] == c.outcome, "%s: asked with %+v, want %+v", c.data, asked[id], c.outcome)
-			j := s.get(s.emails, id)
-			if !c.again {
-				s.wantJob(s.emails, id, job.Final, "failed", c.outcome.Error, 1)
-				s.wantHistory(s.emails, "added/0 starting/1 failed/1", id)
-				continue
-			}
-			s.wantJob(s.emails, id, job.Retry, "scheduled", c.outcome.Error, 1)
-			s.wantHistory(s.emails, "added/0 starting/1 error/1", id)
-			d := c.decision.In
-			if d == 0 {
-				d = time.Hour // the policy's delay
-			}
-			if at := j.ScheduledRunTime; c.decision.At.IsZero() && (at.Before(before.Add(d)) || at.After(after.Add(d))) {
-				s.t.Errorf("%s: again at %s, want %s after %s", c.data, at, d, before)
-			}
-		}
-		if j := s.get(s.emails, ids[1]); !j.ScheduledRunTime.Equal(fixed) || j.Priority != priority || j.Data != "error" {
-			s.t.Errorf("again at %s, priority %d, data %s", j.ScheduledRunTime, j.Priority, j.Data)
-		}
-		j := s.get(s.emails, ids[2])
-		dbtest.Ensure(s.t, j.Data == text && j.Priority == 100, "its data are %s, its priority %d", j.Data, j.Priority)
-		for _, id := range ids[1:] {
-			list := s.outcomes(s.emails, id)
-			dbtest.Ensure(s.t, len(list) == 1 && list[0].Error == s.get(s.emails, id).Error && list[0].WorkerID == p.ID, "activity: %+v", list)
-		}
-	})
-}
-
-// TestRetryHandlerIsAskedOnEveryError: the policy's number of attempts doesn't affect a retry handler, in either direction.
-func TestRetryHandlerIsAskedOnEveryError(t *testing.T) {
-	suite(t, func(s shop) {
-		id := s.add(s.emails, "once", 1)[0]
-		var data []string
-		p := only(s.emails, s.worker(all(func(_ context.Context, j *job.Job) error {
-			data = append(data, j.Data)
-			return errors.New("no luck")
-		})))
-		done := s.work(asking(p, func(_ context.Context, j *job.Job, _ job.Outcome) (job.Decision, error) {
-			text := strings.Repeat("x", j.Attempt)
-			return job.Decision{Again: j.Attempt < 5, Data: &text}, nil
-		}))
-		wantSummary(s.t, done, worker.Summary{Started: 5, Errors: 5})
-		s.wantJob(s.emails, id, job.Final, "failed", "no luck", 5)
-		s.wantHistory(s.emails, "added/0 starting/1 error/1 starting/2 error/2 starting/3 error/3 starting/4 error/4 starting/5 failed/5", id)
-		dbtest.Same(s.t, strings.Join(data, " "), "NONE x xx xxx xxxx", "the attempts had the data")
-	})
-}
-
-func TestRetryHandlerFails(t *testing.T) {
-	suite(t, func(s shop) {
-		ids := s.addJobs(s.emails, job.Params{Type: "once", Data: "error"}, job.Params{Type: "later", Data: "panic"},
-			job.Params{Type: "later", Data: "timeout", Timeout: time.Second}, job.Params{Type: "later", Data: "no UTF-8"},
-			job.Params{Type: "later", Data: "long"})
-		p := only(s.emails, s.worker(all(noLuck)))
-		done := s.work(asking(p, func(ctx context.Context, j *job.Job, _ job.Outcome) (job.Decision, error) {
-			switch j.Data {
-			case "no UTF-8":
-				return job.Decision{}, errors.New("a\xff")
-			case "long":
-				return job.Decision{}, errors.New(strings.Repeat("long", 10<<20))
-			case "panic":
-				panic("boom")
-			case "timeout":
-				<-ctx.Done()
-				return job.Decision{Again: true}, context.Cause(ctx)
-			}
-			return job.Decision{Again: true}, errors.New("no idea")
-		}))
-		wantSummary(s.t, done, worker.Summary{Started: 5, Errors: 5})
-		s.wantJob(s.emails, ids[0], job.Final, "failed", "no luck", 1)
-		for _, id := range ids[1:] {
-			s.wantJob(s.emails, id, job.Retry, "scheduled", "no luck", 1)
-		}
-		for i, why := range []string{"no idea)", "panic: boom, at ", "timeout after 1s)", "a\uFFFD)", "longlong"} {
-			list := s.outcomes(s.emails, ids[i])
-			want := "no luck (the retry handler failed, so the policy decided: " + why
-			dbtest.Ensure(s.t, len(list) == 1 && strings.HasPrefix(list[0].Error, want), "activity %+v, want one that begins with %s", list, want)
-		}
-	})
-}
-
-// TestDecisionThatIsNone: a decision that can't be stored is the retry handler's error, not the worker's.
+// TestDecisionThatIsNone: a decision that can't be stored is the retry handler's error, not the worker's; and so is any error of a
+// retry handler. The policy decides then.
 func TestDecisionThatIsNone(t *testing.T) {
 	suite(t, func(s shop) {
 		large, garbled, empty, priority := strings.Repeat("x", job.MaxDataBytes+1), "a\xff", "", 1<<31
-		decisions := []job.Decision{
-			{Again: true, Data: &large},
-			{Again: true, Data: &garbled},
-			{Again: true, Priority: &priority},
-			{Again: true, At: time.Date(12000, 1, 1, 0, 0, 0, 0, time.UTC)},
-			{Again: true, Data: &empty, In: time.Hour},
+		cases := []struct {
+			decision job.Decision
+			err      error
+			says     string
+		}{
+			{job.Decision{Again: true, Data: &large}, nil, ""},
+			{job.Decision{Again: true, Data: &garbled}, nil, ""},
+			{job.Decision{Again: true, Priority: &priority}, nil, ""},
+			{job.Decision{Again: true, At: time.Date(12000, 1, 1, 0, 0, 0, 0, time.UTC)}, nil, ""},
+			{job.Decision{Again: true}, errors.New("a\xff"), "a\uFFFD)"},
+			{job.Decision{Again: true}, errors.New(strings.Repeat("long", 10<<20)), "longlong"},
+			{job.Decision{}, nil, "panic: boom, at "},
+			{job.Decision{Again: true, Data: &empty, In: time.Hour}, nil, ""},
 		}
-		ids := s.add(s.emails, "once", len(decisions))
+		ids := s.add(s.emails, "once", len(cases))
 		p := only(s.emails, s.worker(all(noLuck)))
 		wantSummary(s.t, s.work(asking(p, func(_ context.Context, j *job.Job, _ job.Outcome) (job.Decision, error) {
-			return decisions[slices.Index(ids, j.ID)], nil
-		})), worker.Summary{Started: 5, Errors: 5})
-		for _, id := range ids[:4] {
+			c := cases[slices.Index(ids, j.ID)]
+			if strings.HasPrefix(c.says, "panic") {
+				panic("boom")
+			}
+			return c.decision, c.err
+		})), worker.Summary{Started: len(cases), Errors: len(cases)})
+		valid := ids[len(ids)-1]
+		for i, id := range ids[:len(ids)-1] {
 			s.wantJob(s.emails, id, job.Final, "failed", "no luck", 1)
 			list := s.outcomes(s.emails, id)
-			dbtest.Ensure(s.t, len(list) == 1 && strings.Contains(list[0].Error, "the retry handler failed"), "activity: %+v", list)
+			want := "no luck (the retry handler failed, so the policy decided: " + cases[i].says
+			dbtest.Ensure(s.t, len(list) == 1 && strings.HasPrefix(list[0].Error, want), "activity: %+v, want one that begins with %s", list, want)
 		}
-		s.wantJob(s.emails, ids[4], job.Retry, "scheduled", "no luck", 1)
-		j := s.get(s.emails, ids[4])
+		s.wantJob(s.emails, valid, job.Retry, "scheduled", "no luck", 1)
+		j := s.get(s.emails, valid)
 		dbtest.Ensure(s.t, j.Data == job.None, "no data are %q", j.Data)
 	})
 }
@@ -310,128 +179,6 @@ func TestRetryHandlersTakeSlots(t *testing.T) {
 		wantSummary(s.t, s.work(p), worker.Summary{Started: 100, Finished: 50, Errors: 50})
 		y.wantMost(s.t, "all", 3)
 		y.want(s.t, "once", 1)
-
-		// the only slot is for the decision or a job
-		ids := s.add(s.emails, "send", 2)
-		g, c := s.gate(), s.court()
-		p = only(s.emails, s.worker(all(func(ctx context.Context, j *job.Job) error {
-			if j.Attempt == 1 && j.ID == ids[0] {
-				return errors.New("no luck")
-			}
-			return g.handle(ctx, j)
-		})))
-		p.Concurrency = 1
-		r := s.start(asking(p, c.decide))
-		// whichever comes first, the other waits
-		select {
-		case <-c.asked:
-			counts := s.counts(s.emails)
-			dbtest.Ensure(s.t, counts.Running == 0, "%+v beside the question", counts)
-			g.open()
-			c.let(job.Decision{})
-		case <-g.started:
-			c.quiet("a job runs")
-			g.open()
-			c.let(job.Decision{})
-		case <-time.After(patience):
-			s.t.Fatal("nothing happens")
-		}
-		wantSummary(s.t, r.ended(), worker.Summary{Started: 2, Finished: 1, Errors: 1})
-	})
-}
-
-// TestWorkerDiesBeforeTheDecision: if a worker dies between error and decision, the attempt's outcome is kept.
-func TestWorkerDiesBeforeTheDecision(t *testing.T) {
-	suite(t, func(s shop) {
-		outcomes := []job.Outcome{
-			{Verdict: job.Failed, Error: "broken"},
-			{Verdict: job.TryAgain, Error: "busy", RetryAfter: 90 * time.Second},
-			{Verdict: job.TryAgain, Error: "again", RetryAfter: 500 * time.Microsecond},
-			{Verdict: job.TryAgain, Error: "no luck"},
-		}
-		ids := s.add(s.emails, "later", len(outcomes)+1)
-		const dead = "dead-worker"
-		s.die(s.emails, dead, len(ids))
-		var settled []store.Settled
-		for i, o := range outcomes {
-			settled = append(settled, store.Settled{Job: s.get(s.emails, ids[i]), Outcome: o, LeaveAs: job.StatusDeciding})
-		}
-		done := s.round(s.emails, dead, 0, settled...)
-		dbtest.Require(s.t, len(done.Lost) <= 0 && len(done.Resting) == len(settled), "lost %v, resting %v", done.Lost, done.Resting)
-		for i, id := range ids[:len(outcomes)] {
-			s.wantJob(s.emails, id, job.Error, "deciding", outcomes[i].Error, 1)
-		}
-		// the last one was still running
-		outcomes = append(outcomes, job.Outcome{Verdict: job.TryAgain, Error: "worker lost: dead-worker (pid 99 on here)"})
-		var mu sync.Mutex
-		asked := map[int64]job.Outcome{}
-		p := only(s.emails, s.worker(all(nothing)))
-		wantSummary(s.t, s.work(asking(p, func(_ context.Context, j *job.Job, o job.Outcome) (job.Decision, error) {
-			mu.Lock()
-			defer mu.Unlock()
-			o.Ran = 0
-			asked[j.ID] = o
-			return job.Decision{Again: true, In: time.Hour}, nil
-		})), worker.Summary{})
-		for i, id := range ids {
-			dbtest.Ensure(s.t, asked[id] == outcomes[i], "asked about job %d with %+v, want %+v", id, asked[id], outcomes[i])
-			s.wantJob(s.emails, id, job.Retry, "scheduled", outcomes[i].Error, 1)
-			s.wantHistory(s.emails, "added/0 starting/1 error/1", id)
-		}
-	})
-}
-
-// TestDecisionOfAWorkerDeclaredDead: a worker declared dead, rightly or not, settles nothing, before or after another
-// decides.
-func TestDecisionOfAWorkerDeclaredDead(t *testing.T) {
-	suite(t, func(s shop) {
-		ids := s.add(s.emails, "later", 2)
-		first, second := s.court(), s.court()
-		stay := make(chan struct{})
-		p := only(s.emails, s.worker(all(noLuck)))
-		p.LockFor, p.Linger = 18*time.Second, true
-		r := s.start(asking(p, func(ctx context.Context, j *job.Job, o job.Outcome) (job.Decision, error) {
-			_, err := first.decide(ctx, j, o)
-			select {
-			case <-stay:
-			case <-time.After(patience):
-			}
-			if j.ID == ids[0] {
-				return job.Decision{Again: true, In: time.Minute}, nil
-			}
-			return job.Decision{}, err
-		}))
-		first.next()
-		first.next()
-		s.declareDead(p.ID)
-		other := s.elsewhere()
-		next := asking(only(other.emails, other.worker(all(nothing))), second.decide)
-		heir := other.start(next)
-		for range 2 {
-			asked := second.next()
-			dbtest.Ensure(s.t, asked.Outcome.Error == "no luck" && asked.Outcome.Verdict == job.TryAgain, "asked again with %+v", asked.Outcome)
-		}
-		for _, id := range ids {
-			j := s.get(s.emails, id)
-			dbtest.Ensure(s.t, j.State() == job.Error && j.WorkerID == next.ID, "job %d is %s, of worker %s", id, j.State(), j.WorkerID)
-		}
-		for range 2 {
-			wantCause(s.t, "the retry handlers end", first.stopped, workers.ErrLockLost)
-		}
-		close(stay)
-		r.endsWith(workers.ErrLockLost)
-		for range 2 {
-			second.let(job.Decision{Again: true, In: 3 * time.Hour})
-		}
-		wantSummary(s.t, heir.ended(), worker.Summary{})
-		for _, id := range ids {
-			s.wantJob(s.emails, id, job.Retry, "scheduled", "no luck", 1)
-			s.wantHistory(s.emails, "added/0 starting/1 error/1", id)
-			j := s.get(s.emails, id)
-			dbtest.Same(s.t, j.ScheduledRunTime.Sub(j.UpdateTime), 3*time.Hour, "job %d is tried again after", id)
-			list := s.outcomes(s.emails, id)
-			dbtest.Ensure(s.t, len(list) == 1 && list[0].WorkerID == next.ID, "activity: %+v", list)
-		}
 	})
 }
 
@@ -492,33 +239,6 @@ func TestStoppedWorkerLeavesDecisions(t *testing.T) {
 			s.wantJob(s.emails, id, job.Final, "failed", want[i].Error, 1)
 			s.wantHistory(s.emails, "added/0 starting/1 failed/1", id)
 		}
-	})
-}
-
-// TestDecisionsWhenTheTimeIsUp: a worker whose time is up still decides about its own jobs, while others run.
-func TestDecisionsWhenTheTimeIsUp(t *testing.T) {
-	suite(t, func(s shop) {
-		ids := s.add(s.emails, "later", 2)
-		failing, slow := s.gate(), s.gate()
-		p := only(s.emails, s.worker(all(func(ctx context.Context, j *job.Job) error {
-			if j.ID == ids[0] {
-				if err := failing.handle(ctx, j); err != nil {
-					return err
-				}
-				return errors.New("no luck")
-			}
-			return slow.handle(ctx, j)
-		})))
-		p.MaxJobs = 2
-		r := s.start(asking(p, func(context.Context, *job.Job, job.Outcome) (job.Decision, error) {
-			return job.Decision{Again: true, In: time.Hour}, nil
-		}))
-		failing.next()
-		slow.next()
-		failing.let()
-		eventually(s.t, "it is decided while the other runs", func() bool { return s.get(s.emails, ids[0]).State() == job.Retry })
-		slow.let()
-		wantSummary(s.t, r.ended(), worker.Summary{Started: 2, Finished: 1, Errors: 1})
 	})
 }
 

@@ -10,7 +10,6 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/scheduler"
-	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/schedule"
 	"github.com/hipq/hipq/queue/worker"
@@ -72,31 +71,6 @@ func TestSchedules(t *testing.T) {
 		}
 		stop()
 		<-done
-	})
-}
-
-// TestSchedulesWait: a slot's job waits like any other, in a paused queue or for its window.
-func TestSchedulesWait(t *testing.T) {
-	suite(t, func(s shop) {
-		closed := s.yearly("closed", "emails")
-		closed.Job.Windows = s.closed()
-		var ran ledger
-		p := worker.Params{
-			Queues:    []worker.Queue{{Queue: s.emails, Handlers: all(ran.handle)}},
-			Schedules: []schedule.Schedule{s.yearly("open", "emails"), closed},
-		}
-		run := func() { dbtest.Must(worker.Run(s.t.Context(), p))(s.t) }
-		run()
-		s.unseen()
-		dbtest.OK(s.t, admin.Of(s.emails).Pause(s.t.Context()))
-		run()
-		n := s.count("SELECT COUNT(*) FROM shop_emails WHERE state = 'initial'")
-		dbtest.Require(s.t, n == 2 && len(ran.jobs) == 0, "of a paused queue %d jobs wait, %d ran", n, len(ran.jobs))
-		dbtest.OK(s.t, admin.Of(s.emails).Resume(s.t.Context()))
-		run()
-		dbtest.Ensure(s.t, len(ran.jobs) == 1 && ran.jobs[0].Key[:5] == "open@", "%v ran", ran.jobs)
-		later := s.count("SELECT COUNT(*) FROM shop_emails WHERE job_key LIKE 'closed@%' AND status = 'scheduled' AND scheduled_run_time > " + s.db.SQL.NowSQL)
-		dbtest.Ensure(s.t, later == 1, "the other one does not wait for its window")
 	})
 }
 

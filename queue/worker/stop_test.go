@@ -9,50 +9,9 @@ import (
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/handling"
-	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
 )
-
-func TestStop(t *testing.T) {
-	suite(t, func(s shop) {
-		ids := s.addJobs(s.emails, job.Params{Type: "send"}, job.Params{Type: "later"}, job.Params{Type: "once"},
-			job.Params{Type: "send"}, job.Params{Type: "send"})
-		reports := s.add(s.reports, "send", 2)
-		quick, slow := s.gate(), s.gate()
-		p := only(s.emails, s.worker(all(func(ctx context.Context, j *job.Job) error {
-			if j.ID == ids[0] {
-				return quick.handle(ctx, j)
-			}
-			return slow.handle(ctx, j)
-		})))
-		p.Concurrency, p.Grace, p.Linger = 3, 6*time.Second, true
-		r := s.start(p)
-		quick.next()
-		slow.holds(2)
-		s.wantCounts(s.emails, admin.Counts{Running: 3, Due: 2})
-		stopped := time.Now()
-		r.stop()
-		quick.let()
-		eventually(s.t, "what ends within the grace is settled", func() bool { return s.get(s.emails, ids[0]).State() == job.Final })
-		for range 2 {
-			wantCause(s.t, "an interruption", slow.stopped, worker.ErrInterrupted)
-		}
-		grace := time.Since(stopped)
-		dbtest.Ensure(s.t, grace >= p.Grace, "interrupted after %s", grace)
-		wantSummary(s.t, r.ended(), worker.Summary{Started: 3, Finished: 1, Errors: 2})
-		s.wantJob(s.emails, ids[0], job.Final, "finished", job.None, 1)
-		for _, id := range ids[1:3] { // due at once, even the one with a single attempt
-			s.wantJob(s.emails, id, job.Retry, "available", "interrupted", 1)
-			s.wantHistory(s.emails, "added/0 starting/1 error/1", id)
-		}
-		s.wantHistory(s.emails, untouched, ids[3:]...)
-		s.wantHistory(s.reports, untouched, reports...)
-		s.wantLife(p.ID, "starting finished")
-		row := s.row(p.ID)
-		dbtest.Ensure(s.t, row.State == "finished" && row.Slots == 0, "the worker's row: %+v", row)
-	})
-}
 
 // TestInterruptedAttemptsDontCount: however often its worker is stopped, a job has all its attempts. Attempts that end in the
 // grace count.
@@ -109,20 +68,6 @@ func TestStopWaitsNoLongerThanItMust(t *testing.T) {
 		eventually(s.t, "the worker is there", func() bool { return s.row(p.ID).State == "working" })
 		r.stop()
 		wantSummary(s.t, r.ended(), worker.Summary{})
-	})
-}
-
-func TestStoppedBeforeItBegan(t *testing.T) {
-	suite(t, func(s shop) {
-		id := s.add(s.emails, "send", 1)[0]
-		ctx, stop := context.WithCancel(s.t.Context())
-		stop()
-		p := s.worker(all(nothing))
-		summary, err := worker.Run(ctx, p)
-		dbtest.Ensure(s.t, err == nil, "%v", err)
-		wantSummary(s.t, summary, worker.Summary{})
-		s.wantJob(s.emails, id, job.Initial, "available", job.None, 0)
-		s.wantLife(p.ID, "starting finished")
 	})
 }
 

@@ -90,41 +90,6 @@ func TestDeadProcess(t *testing.T) {
 	})
 }
 
-func TestDeadWorkerIsBuried(t *testing.T) {
-	suite(t, func(s shop) {
-		const dead = "dead-worker"
-		ids := s.addJobs(s.emails, job.Params{Type: "send"}, job.Params{Type: "later"}, job.Params{Type: "once"},
-			job.Params{Type: "send"}, job.Params{Type: "once"})
-		s.die(s.emails, dead, 3)
-		s.lock(dead, ids[3:]...)
-		// several find it at once; they also take its slots
-		g := s.gate()
-		for range 3 {
-			p := s.elsewhere().worker(all(g.handle))
-			p.Linger = true
-			s.start(p)
-		}
-		g.holds(4) // the running jobs are retried, and those only locked run
-		g.open()
-		eventually(s.t, "all is done", func() bool { return s.counts(s.emails).Finished == 4 })
-		const lost = "worker lost: dead-worker (pid 99 on here)"
-		s.wantJob(s.emails, ids[0], job.Final, "finished", job.None, 2)
-		s.wantJob(s.emails, ids[1], job.Final, "finished", job.None, 2)
-		s.wantJob(s.emails, ids[2], job.Final, "failed", lost, 1)
-		s.wantHistory(s.emails, atSecond, ids[:2]...)
-		s.wantHistory(s.emails, "added/0 starting/1 failed/1", ids[2])
-		s.wantHistory(s.emails, atOnce, ids[3:]...)
-		row := s.row(dead)
-		dbtest.Ensure(s.t, row.State == "error" && row.Slots == 0 && !row.EndTime.IsZero(), "its row: %+v", row)
-		entries := s.entries(activity.Filter{Kind: activity.Worker, Worker: dead})
-		dbtest.Require(s.t, len(entries) == 1, "its activity: %+v", entries)
-		if e := entries[0]; e.State != activity.Error || e.Host != "here" || e.PID != 99 ||
-			!strings.Contains(e.Error, "its last heartbeat was "+e.At.Sub(row.Heartbeat.Time).Round(time.Second).String()+" earlier") {
-			s.t.Errorf("its activity: %+v", e)
-		}
-	})
-}
-
 // TestHostWasSuspended: a host suspended for longer than the lock wakes with handlers of other workers' jobs. They end within
 // seconds, not at the next renewal.
 func TestHostWasSuspended(t *testing.T) {

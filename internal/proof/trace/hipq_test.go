@@ -58,39 +58,6 @@ func (h hipq) enqueueTen(t *testing.T) {
 	}
 }
 
-// TestSweep: the processes of a worker have their roles, and it can be killed at each of its calls.
-func TestSweep(t *testing.T) {
-	t.Parallel()
-	h := newHipq(t)
-	h.enqueueTen(t)
-	began := time.Now()
-	h.run(t, "work")
-	plain := time.Since(began)
-	h.enqueueTen(t)
-	roles := map[trace.Role]int{}
-	began = time.Now()
-	cmd := h.command("work")
-	tr := dbtest.Must(trace.Start(cmd, trace.Options{Hook: func(c *trace.Call) { roles[c.Role]++ }}))(t)
-	dbtest.OK(t, tr.Wait(patience))
-	n, names := tr.Calls()
-	t.Logf("ten jobs: %s, traced %s; %d calls: %v, %v", plain, time.Since(began), n, roles, names)
-	dbtest.Ensure(t, cmd.ProcessState.ExitCode() == 0, "%s", cmd.ProcessState)
-	for _, role := range []trace.Role{trace.Worker, trace.Guard, trace.Fork, trace.Handler} {
-		dbtest.Ensure(t, roles[role] > 0, "no calls of a %s", role)
-	}
-	runs := 0
-	for began = time.Now(); time.Since(began) < *sweepFlag; runs++ {
-		at := 1 + rand.IntN(n)
-		tr := dbtest.Must(trace.Start(h.command("work"), trace.Options{Hook: func(c *trace.Call) {
-			if c.Number == at {
-				c.Signal(syscall.SIGKILL)
-			}
-		}}))(t)
-		dbtest.OK(t, tr.Wait(patience))
-	}
-	t.Logf("%d killed runs in %s", runs, time.Since(began))
-}
-
 // TestPowerCut: what hipq enqueue has acknowledged is there after a power cut, whole; without its syncs it wouldn't be.
 func TestPowerCut(t *testing.T) {
 	t.Parallel()
