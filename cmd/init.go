@@ -25,9 +25,9 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-const initLong = `Creates the tables, or migrates them. With SQLite it creates the file. In MySQL and MariaDB it also
-creates the stored procedures, if the user has that privilege. Schedules of the config begin now. Without a config it
-writes a first hipq.yaml.
+const initLong = `Creates the tables, or migrates them, and two views of each queue. With SQLite it creates the file. In MySQL and MariaDB
+it also creates the stored procedures, if the user has that privilege. Schedules of the config begin now. Without a
+config it writes a first hipq.yaml.
 
 The shards, throttle limit, throttle groups and rate of a queue hold for all workers, and only init changes them. It
 moves waiting jobs if needed. Workers with other values then leave the queue out.

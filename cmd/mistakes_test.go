@@ -48,7 +48,7 @@ var mistakes = []struct{ line, says, usage string }{
 	{"config get", `config: there is no command "config get"; did you mean hipq config show?`, "config COMMAND"},
 	{"config chek", `config: there is no command "config chek"; did you mean hipq config check?`, "config COMMAND"},
 	{"help enqueu", `help: there is no help on "enqueu"; did you mean hipq enqueue?`, "help [command]"},
-	{"init --print-grants=7", `--print-grants=7: want a part from 1 to 6, or none for all`, ""},
+	{"init --print-grants=9", `--print-grants=9: want a part from 1 to 8, or none for all`, ""},
 	{"init --print --print-grants", `init: --print and --print-grants can't be given together`, "init"},
 	{"completion tcsh", `SHELL: "tcsh" is not one of bash, zsh, fish, powershell`, ""},
 
