@@ -1,5 +1,4 @@
--- locking these rows would block the worker's heartbeat. A type that no config names has the queue's retry policy,
--- and no other handlers
+-- a lock here would block the worker's heartbeat. A type that no config names has the queue's retry policy, and no other handlers
 SELECT q.throttle_limit, q.keep_finished, q.keep_failed, JSON_EXTRACT(NULLIF(q.settings, 'NONE'), '$.zone'), COALESCE(w.host, 'NONE'), COALESCE(w.pid, 0),
     IF(JSON_VALID(t.settings), t.settings, COALESCE(JSON_EXTRACT(NULLIF(q.settings, 'NONE'), '$.default_retry'), '{default_policy}'))
   INTO v_limit, v_keep_finished, v_keep_failed, v_zone, v_host, v_pid, v_policy

@@ -1,4 +1,3 @@
--- the job must wait for an attempt
 IF p_state IS NULL THEN
   CALL {job}$refuse(31007, CONCAT('no job ', p_id));
 ELSEIF p_state = 'final' THEN

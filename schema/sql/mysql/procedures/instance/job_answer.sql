@@ -1,4 +1,3 @@
--- Checks its arguments; QUEUE$answer (queue/answer.sql) decides and writes.
 CREATE PROCEDURE {self}(IN queue {text}, IN id BIGINT, IN job_type {text}, IN job_key {text}, IN outcome {text}, IN result {text}, IN options {text})
 {traits}
 BEGIN

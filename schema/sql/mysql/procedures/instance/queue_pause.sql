@@ -1,5 +1,4 @@
--- Keeps workers from starting a queue's jobs, or lets them. After a pause returns, no job starts: rounds that have their turn
--- and haven't seen it are waited for.
+-- Pauses or resumes a queue. A pause waits for rounds that have their turn and haven't seen it: then no job starts.
 CREATE PROCEDURE {self}(IN queue {text}, IN paused BOOLEAN)
 {traits}
 BEGIN

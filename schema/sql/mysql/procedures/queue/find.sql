@@ -1,5 +1,4 @@
--- Finds the job with an id, or of a type and key: the live one, else the newest final one. It locks nothing, because a lock
--- on a missing row would block new jobs.
+-- Finds the job with an id, or the live, else the newest final one of a type and key. A lock on a missing row would block new jobs.
 CREATE PROCEDURE {self}(INOUT p_id BIGINT, IN p_type {text}, IN p_key {text})
 {traits}
 BEGIN
