@@ -47,7 +47,7 @@ func TestGrantsSuffice(t *testing.T) {
 	}
 	grants := strings.Split(strings.TrimSpace(hipq("", "init", "--print-grants")), "\n")
 	var parts strings.Builder
-	for n := range 6 {
+	for n := range 8 {
 		parts.WriteString(hipq("", "init", fmt.Sprint("--print-grants=", n+1)))
 	}
 	dbtest.Same(t, strings.Split(strings.TrimSpace(parts.String()), "\n"), grants[1:]) // after the comment about all

@@ -26,10 +26,10 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-const initLong = `Creates the tables, or migrates them. With SQLite it creates the file. In MySQL and MariaDB it also
-creates the stored procedures, if the user has that privilege. Schedules of the config begin now. Without a config it
-writes a first hipq.yaml; with --for, one for the application whose root this folder is, with the application's own
-database and queues, and it prints what is left to do. It replaces no file.
+const initLong = `Creates the tables, or migrates them, and two views of each queue. With SQLite it creates the file. In
+MySQL and MariaDB it also creates the stored procedures, if the user has that privilege. Schedules of the config begin
+now. Without a config it writes a first hipq.yaml; with --for, one for the application whose root this folder is, with
+the application's own database and queues, and it prints what is left to do. It replaces no file.
 
 The shards, throttle limit, throttle groups and rate of a queue hold for all workers, and only init changes them. It
 moves waiting jobs if needed. Workers with other values then leave the queue out.
@@ -62,7 +62,7 @@ func (a *app) initCommand() *cobra.Command {
 		},
 	}
 	c.Flags().BoolVar(&ddl, "print", false, "print the DDL instead of running it")
-	c.Flags().StringVar(&grants, "print-grants", "", "print the MySQL privileges that init, hipq and an application need, or `PART` 1 to 6 of them, and change nothing")
+	c.Flags().StringVar(&grants, "print-grants", "", "print the MySQL privileges that init, hipq and an application need, or `PART` 1 to 8 of them, and change nothing")
 	c.Flags().Lookup("print-grants").NoOptDefVal = allGrants
 	c.Flags().BoolVar(&yes, "yes", false, "create an empty database in place of one that is gone, without asking")
 	c.Flags().StringVar(&framework, "for", "", "write a hipq.yaml for the application in this folder: `FRAMEWORK` is "+strings.Join(config.Frameworks(), ", "))
@@ -77,6 +77,11 @@ func (a *app) printDDL(cmd *cobra.Command) error {
 		if err != nil {
 			return "", err
 		}
+		views, err := schema.ViewsDDL(c.Database.Driver, names, c.QueueTables())
+		if err != nil {
+			return "", err
+		}
+		ddl += "\n" + views
 		procedures, err := schema.ProceduresDDL(c.Database.Driver, names, c.QueueTables())
 		if procedures != "" {
 			ddl += "\n" + procedures
@@ -145,6 +150,10 @@ type initialised struct {
 	LeftOut string `json:"procedures_left_out,omitempty"`
 	// RightsLost is a sentence with the rights to call the procedures that you must grant again.
 	RightsLost string `json:"procedures_rights_lost,omitempty"`
+	// Views are the views that were created.
+	Views []string `json:"views,omitempty"`
+	// ViewsLeftOut is why there are no views.
+	ViewsLeftOut string `json:"views_left_out,omitempty"`
 	// isNew says that the database had no tables of the instance.
 	isNew bool
 }
@@ -230,7 +239,7 @@ func (a *app) runInit(cmd *cobra.Command, framework string, yes bool) error {
 	for _, q := range done.Limited {
 		a.out.line("applied the new limits of queue %s", q)
 	}
-	for _, said := range []string{procedures, done.LeftOut, done.RightsLost} {
+	for _, said := range []string{procedures, done.LeftOut, done.RightsLost, done.ViewsLeftOut} {
 		if said != "" {
 			a.out.line("%s", said)
 		}
@@ -275,6 +284,13 @@ func (done *initialised) migrate(cmd *cobra.Command, c *config.Config) (err erro
 		if _, err := saveSchedules(cmd.Context(), db, c.Schedules); err != nil {
 			return err
 		}
+	}
+	done.Views, err = db.MakeViews(cmd.Context(), c.QueueTables())
+	if errors.Is(err, schema.ErrNoViews) {
+		done.ViewsLeftOut, err = err.Error(), nil
+	}
+	if err != nil {
+		return err
 	}
 	made, err = db.MakeProcedures(cmd.Context(), c.QueueTables())
 	done.Procedures = append(done.Procedures, made...)

@@ -47,6 +47,22 @@ func (d docs) twice(t *testing.T, p page) {
 	})
 }
 
+// calls runs statements about the jobs that a page's commands are about.
+func (d docs) calls(t *testing.T, p page) {
+	for _, b := range p.with("sql", "calls") {
+		source, dir := dbtest.MySQL(t), t.TempDir()
+		must(t, os.WriteFile(filepath.Join(dir, "hipq.yaml"), []byte(shopConfig+"database: {driver: mysql, dsn: '"+source+"'}\n"), 0o600))
+		must(t, os.WriteFile(filepath.Join(dir, "send.sh"), []byte("cat\n"), 0o600))
+		d.shell(t, p, dir, "hipq init\n"+before[p.name].script)
+		db := dbtest.Must(sql.Open("mysql", source))(t)
+		defer func() { _ = db.Close() }()
+		for _, statement := range b.statements() {
+			_, err := db.ExecContext(t.Context(), statement)
+			dbtest.Ensure(t, err == nil, "%s:%d: %s: %v", p.name, b.line, statement, err)
+		}
+	}
+}
+
 // sqlWorker runs the loop of a worker in SQL: a job for each call that ends one.
 func (d docs) sqlWorker(t *testing.T, p page) {
 	for _, b := range p.with("sql", "worker") {

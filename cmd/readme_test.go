@@ -38,6 +38,7 @@ import (
 //	text prometheus names metrics that hipq exports
 //	sql twice       adds a job the first time and none the second, on each engine
 //	sql worker      the calls of a worker in SQL, run with a job for each way to end one
+//	sql calls       run on a new MariaDB, after what makes the jobs of the page's commands
 //	sql admin       run on a new MariaDB; hipq init must then work
 //	go run          run in an empty folder
 //	go test         the test of the previous program
@@ -92,6 +93,7 @@ func TestDocs(t *testing.T) {
 			t.Run("shop", func(t *testing.T) { d.shopCommands(t, p) })
 			t.Run("twice", func(t *testing.T) { d.twice(t, p) })
 			t.Run("worker", func(t *testing.T) { d.sqlWorker(t, p) })
+			t.Run("calls", func(t *testing.T) { d.calls(t, p) })
 			t.Run("admin", func(t *testing.T) { d.admin(t, p) })
 			t.Run("source", func(t *testing.T) { d.source(t, p) })
 			t.Run("targets", func(t *testing.T) { d.targets(t, p) })

@@ -2,6 +2,7 @@ package schema
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/go-sql-driver/mysql"
@@ -45,7 +46,10 @@ type Rights struct {
 	// Submitter is for enqueuing, and SQLWorker for working, by the stored procedures: one statement per procedure.
 	// QueueWorker is for working one queue, with a user per queue.
 	Submitter, SQLWorker, QueueWorker []string
-	use                               string
+	// Operator is for looking at jobs and changing them by procedures and views, QueueOperator for those of one queue: one statement
+	// for each, so that each is a right by itself.
+	Operator, QueueOperator []string
+	use                     string
 }
 
 // Parts are the statements with comments: one text for each kind of user, in order.
@@ -62,6 +66,8 @@ func (r Rights) Parts() []string {
 		lines("4. after hipq init: an application that enqueues with the stored procedures", r.Submitter...),
 		lines("5. after hipq init: a program that works with the stored procedures", r.SQLWorker...),
 		lines("6. after hipq init: a program that works one queue with the stored procedures", r.QueueWorker...),
+		lines("7. after hipq init: an application that looks at jobs and changes them; take what it needs", r.Operator...),
+		lines("8. after hipq init: the same for the jobs of one queue", r.QueueOperator...),
 	}
 }
 
@@ -86,7 +92,7 @@ func Grants(o Options, names Names, queues []Queue) (Rights, error) {
 	quoted := "`" + strings.ReplaceAll(cfg.DBName, "`", "``") + "`."
 	user := "'" + strings.ReplaceAll(cfg.User, "'", "''") + "'@'%'"
 	r := Rights{
-		Init:   fmt.Sprintf("GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, INDEX, DROP, CREATE ROUTINE, ALTER ROUTINE, EXECUTE ON %s* TO 'hipq_init'@'%%';", quoted),
+		Init:   fmt.Sprintf("GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, INDEX, DROP, CREATE VIEW, SHOW VIEW, CREATE ROUTINE, ALTER ROUTINE, EXECUTE ON %s* TO 'hipq_init'@'%%';", quoted),
 		Tables: []string{ownersTable},
 		use:    "USE " + strings.TrimSuffix(quoted, ".") + ";",
 	}
@@ -100,17 +106,33 @@ func Grants(o Options, names Names, queues []Queue) (Rights, error) {
 		// CREATE … IF NOT EXISTS needs MySQL 8.0.29. With the database in their names, a dump could be loaded only into that
 		r.Triggers = append(r.Triggers, "DROP TRIGGER IF EXISTS `"+table+"$insert`",
 			"CREATE TRIGGER `"+table+"$insert` BEFORE INSERT ON `"+table+"` FOR EACH ROW "+triggerBody)
+		for _, name := range Views {
+			read := fmt.Sprintf("GRANT SELECT ON %s`%s$%s` TO ", quoted, table, name)
+			r.Operator, r.QueueOperator = append(r.Operator, read+"'operator'@'%';"), append(r.QueueOperator, read+"'"+u.queue+"_operator'@'%';")
+		}
 		for _, name := range Procedures {
-			procedure := names.Procedure(name)
-			if strings.HasPrefix(name, "job_") {
-				procedure = table + "$" + name
+			operates := slices.Contains(Operating, name)
+			procedure := nameOf(table, name)
+			if strings.HasPrefix(name, "worker_") {
+				procedure = names.Procedure(name)
 			}
-			r.QueueWorker = append(r.QueueWorker, fmt.Sprintf("GRANT EXECUTE ON PROCEDURE %s`%s` TO '%s_worker'@'%%';", quoted, procedure, u.queue))
+			execute := fmt.Sprintf("GRANT EXECUTE ON PROCEDURE %s`%s` TO '%s_", quoted, procedure, u.queue)
+			switch {
+			case procedure == "":
+			case operates:
+				r.QueueOperator = append(r.QueueOperator, execute+"operator'@'%';")
+			default:
+				r.QueueWorker = append(r.QueueWorker, execute+"worker'@'%';")
+			}
 		}
 	}
 	for _, name := range Procedures {
 		execute := fmt.Sprintf("GRANT EXECUTE ON PROCEDURE %s`%s` TO ", quoted, names.Procedure(name))
-		if name == "job_submit" || name == "job_backlog" {
+		switch {
+		case slices.Contains(Operating, name):
+			r.Operator = append(r.Operator, execute+"'operator'@'%';")
+			continue
+		case strings.HasPrefix(name, "job_submit") || name == "job_backlog":
 			r.Submitter = append(r.Submitter, execute+"'submitter'@'%';")
 		}
 		r.SQLWorker = append(r.SQLWorker, execute+"'sql_worker'@'%';")

@@ -15,11 +15,15 @@ import (
 )
 
 // Procedures are the names of the stored procedures for applications, without the instance's name. Each queue also has
-// those of jobs, named TABLE$NAME.
+// those that take a queue, named TABLE$NAME.
 var Procedures = []string{
 	"worker_register", "worker_heartbeat", "worker_deregister",
-	"job_submit", "job_grab", "job_start", "job_progress", "job_complete", "job_fail", "job_backlog",
+	"job_submit", "job_submit_many", "job_grab", "job_start", "job_progress", "job_complete", "job_fail", "job_backlog",
+	"job_get", "job_cancel", "job_retry", "job_dismiss", "job_reschedule", "job_answer", "queue_pause",
 }
+
+// Operating are those of Procedures that look at jobs and change them from outside, as commands do.
+var Operating = Procedures[11:]
 
 // procedure is a stored procedure. Its comment names its owner, and has a fingerprint of its text.
 type procedure struct {
@@ -51,12 +55,24 @@ func (db *DB) procedures(queues []Queue) ([]procedure, error) {
 			list = append(list, db.procedure(u, file))
 		}
 		for _, p := range list {
-			if u.kind == queueKind && strings.HasPrefix(p.base, "job_") {
+			if u.kind == queueKind && p.base != "" && nameOf(u.tables[0], p.base) != "" {
 				list = append(list, db.ofQueue(u, p))
 			}
 		}
 	}
 	return list, nil
+}
+
+// maxProcedure is MySQL's limit of a procedure's name.
+const maxProcedure = 64
+
+// nameOf is the name of one of Procedures for the queue with this table; empty if it takes no queue, or if the name is too long:
+// then there is only that of the instance.
+func nameOf(table, base string) string {
+	if name := table + "$" + base; len(name) <= maxProcedure && !strings.HasPrefix(base, "worker_") {
+		return name
+	}
+	return ""
 }
 
 // ofQueue makes a procedure of the instance for one queue: the right to call it is a right to that queue only.
@@ -73,7 +89,7 @@ func (db *DB) ofQueue(u unit, all procedure) procedure {
 		}
 		args = append(args, name)
 	}
-	p := procedure{name: u.tables[0] + "$" + all.base, owner: db.ownerOf(u), definer: true}
+	p := procedure{name: nameOf(u.tables[0], all.base), owner: db.ownerOf(u), definer: true}
 	p.fill("CREATE PROCEDURE " + p.name + "(" + strings.Join(own, ", ") + ")\n{traits}\nCALL " + all.name + "(" + strings.Join(args, ", ") + ")")
 	return p
 }
@@ -85,7 +101,7 @@ func (db *DB) ownerOf(u unit) string {
 
 // fill sets the text, in which {traits} stands for the common characteristics.
 func (p *procedure) fill(create string) {
-	p.fingerprint = fmt.Sprintf("%x", sha256.Sum256([]byte(create)))[:16]
+	p.fingerprint = fingerprint(create)
 	// The procedures that applications call run with the rights of init's user, and so do their helpers.
 	security := "INVOKER"
 	if p.definer {
@@ -94,6 +110,8 @@ func (p *procedure) fill(create string) {
 	traits := "SQL SECURITY " + security + " MODIFIES SQL DATA COMMENT '" + p.comment() + "'"
 	p.create = strings.TrimSpace(strings.Replace(create, "{traits}", traits, 1))
 }
+
+func fingerprint(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text)))[:16] }
 
 func (db *DB) procedure(u unit, file string) procedure {
 	base, helpers, p := strings.TrimSuffix(path.Base(file), ".sql"), db.Procedure("job"), procedure{owner: db.ownerOf(u)}
@@ -105,12 +123,12 @@ func (db *DB) procedure(u unit, file string) procedure {
 	default:
 		p.name = helpers + "$" + base
 	}
-	skipLocked := "FOR UPDATE SKIP LOCKED"
+	skipLocked, nodes := "FOR UPDATE SKIP LOCKED", "FALSE"
 	if db.SQL.IDsByKey { // a node of a cluster: see engine.Galera
-		skipLocked = "FOR UPDATE"
+		skipLocked, nodes = "FOR UPDATE", "TRUE"
 	}
 	p.fill(u.replace.Replace(strings.NewReplacer(
-		"{self}", p.name, "{job}", helpers, "{skip_locked}", skipLocked,
+		"{self}", p.name, "{job}", helpers, "{skip_locked}", skipLocked, "{nodes}", nodes,
 		"{text}", "LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", "{id}", "CHAR(36) CHARACTER SET ascii COLLATE ascii_bin",
 		"{now}", nowInProcedures, "{counts}", Counts, "{default_policy}", DefaultPolicy, "{no_reason}", "the handler gave no reason",
 		"{patience}", strconv.Itoa(int(claim.Patience/time.Second)), "{ask_every}", strconv.Itoa(int(claim.AskEvery/time.Second)),
@@ -132,7 +150,7 @@ func (db *DB) inlined(text string) string {
 			return text
 		}
 		name, after, _ := strings.Cut(after, "}")
-		part := strings.TrimSpace(textOf(sqlFiles, db.SQL.SQLDir+"/procedures/inline/"+name+".sql"))
+		part := strings.TrimSpace(textOf(sqlFiles, "sql/mysql/procedures/inline/"+name+".sql"))
 		indent := before[strings.LastIndexByte(before, '\n')+1:]
 		text = before + strings.ReplaceAll(part, "\n", "\n"+indent) + after
 	}

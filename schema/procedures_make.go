@@ -184,12 +184,13 @@ func (m migration) procedureGrants(ctx context.Context, name string) (statements
 	return statements, nil
 }
 
-// Error numbers of the servers about rights. The last means that a procedure's definer is gone.
+// Error numbers of the servers about rights. The last two mean that the definer of a procedure or view is gone, or lacks rights.
 const (
 	erDatabaseDenied = 1044
 	erSuperDenied    = 1227
 	erRoutineDenied  = 1370
 	erNoDefiner      = 1449
+	erViewInvalid    = 1356
 )
 
 // CheckProcedures counts the stored procedures of the instance and of these queues that this user sees. old are those

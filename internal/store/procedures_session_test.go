@@ -95,8 +95,27 @@ func TestProceduresInAnySession(t *testing.T) {
 				call("job_fail", "w1", "emails", r["id"], r["token"], "no", `{"retry_after":"1ms"}`)
 			}
 			call("worker_heartbeat", "w1")
+			for _, c := range []struct {
+				want, name string
+				args       []any
+			}{
+				{"retry", "job_reschedule", []any{`{"at": "2030-01-02 03:04:05"}`}}, {"final", "job_cancel", []any{`{"running": false}`}},
+				{"initial", "job_retry", nil}, {"final", "emails$job_cancel", []any{nil}}, {"final", "job_dismiss", nil},
+			} {
+				args := append([]any{"emails", nil, "send", "A"}, c.args...)
+				if strings.Contains(c.name, "$") {
+					args = args[1:]
+				}
+				got := call(c.name, args...)[0]["state"]
+				ensure(t, got == c.want || set == "sql_select_limit = 1", "SET %s; %s: %s", set, c.name, got)
+			}
+			got := call("job_get", "emails", nil, "send", "A")[0]
+			ensure(t, got["job_key"] == "A" && got["scheduled_run_time"] > "2026" && got["job_data"] == `{"x":"\u00fc"}`, "SET %s: %v", set, got)
+			s.exec("DELETE FROM shop_emails WHERE job_key = 'A'")
+			many := call("job_submit_many", "emails", `[{"job_type": "send", "job_key": "m", "job_data": {"x": "\u00fc"}, "options": {"in": "1h"}}]`)[0]
+			ensure(t, many["duplicate"] == "0" && many["n"] == "1", "SET %s: %v", set, many)
 			n := value[int](s, "SELECT COUNT(*) FROM shop_emails WHERE state = 'retry'")
-			ensure(t, n == 3 || set == "sql_select_limit = 1", "SET %s: %d jobs failed", set, n)
+			ensure(t, n == 2 || set == "sql_select_limit = 1", "SET %s: %d jobs failed", set, n)
 			s.exec("DELETE FROM shop_emails")
 			_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // no other test must get it
 		}
@@ -259,6 +278,11 @@ func TestProceduresHoldUpNobody(t *testing.T) {
 			want(max(31005, code), "worker_heartbeat", "unknown")
 			want(max(31005, code), "worker_deregister", "unknown")
 			want(code, "job_backlog", "emails", nil)
+			want(code, "job_get", "emails", nil, "send", "k")
+			want(max(31007, code), "job_cancel", "emails", 4711, nil, nil, nil)
+			want(max(31007, code), "job_answer", "emails", nil, "send", "z", "finished", nil, nil)
+			want(max(31007, code), "job_retry", "emails", nil, "send", "z")
+			want(code, "job_reschedule", "emails", nil, "send", "k", `{"in": 5}`)
 			s.call("job_submit", "emails", "send", nil, nil, nil)
 			for i := range 10 { // some sort where the unknown one would be
 				s.call("worker_register", isolation[:1]+strconv.Itoa(i), nil, nil, nil)
@@ -319,7 +343,9 @@ func TestProceduresClock(t *testing.T) {
 				"worker_register": {"w2", nil, nil, nil}, "worker_heartbeat": {"w1"}, "worker_deregister": {"w1"},
 				"job_submit": {"emails", "send", "k", nil, nil}, "job_grab": {"w1", "emails", "send", 1}, "job_start": {"w1", "emails", g["id"], g["token"]},
 				"job_progress": {"w1", "emails", g["id"], g["token"], 7, nil}, "job_complete": {"w1", "emails", g["id"], g["token"], nil},
-				"job_fail": {"w1", "emails", g["id"], g["token"], nil, nil},
+				"job_fail": {"w1", "emails", g["id"], g["token"], nil, nil}, "job_submit_many": {"emails", `[{"job_type": "send"}]`},
+				"job_cancel": {"emails", nil, "send", "later", nil}, "job_retry": {"emails", nil, "send", "later"}, "job_dismiss": {"emails", nil, "send", "later"},
+				"job_reschedule": {"emails", nil, "send", "later", `{"in": 5}`}, "job_answer": {"emails", g["id"], nil, nil, "finished", nil, nil}, "queue_pause": {"emails", true},
 			} {
 				_, err := tryOn(t.Context(), conn, name, args...)
 				my, _ := errors.AsType[*mysql.MySQLError](err)

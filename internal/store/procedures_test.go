@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -47,9 +48,18 @@ func idOf(worker string) string {
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(secretOf(worker))))[:36]
 }
 
+// wantsWorker says whether the first parameter of a procedure is a worker's secret.
+func wantsWorker(name string) bool {
+	_, base, ofQueue := strings.Cut(name, "$")
+	if !ofQueue {
+		base = name
+	}
+	return strings.HasPrefix(base, "worker_") || slices.Contains([]string{"job_grab", "job_start", "job_progress", "job_complete", "job_fail"}, base)
+}
+
 // tryOn calls a procedure of the instance and returns its rows. A worker's name stands for its secret.
 func tryOn(ctx context.Context, on caller, name string, args ...any) (list []row, err error) {
-	if worker, ok := args[0].(string); ok && name != "job_submit" && name != "job_backlog" {
+	if worker, ok := args[0].(string); ok && wantsWorker(name) {
 		args = append([]any{secretOf(worker)}, args[1:]...)
 	}
 	marks := strings.TrimSuffix(strings.Repeat("?,", len(args)), ",")

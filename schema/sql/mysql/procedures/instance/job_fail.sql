@@ -5,6 +5,7 @@ BEGIN
   {inline head}
   DECLARE v_verdict VARCHAR(16) CHARACTER SET ascii DEFAULT 'retry';
   DECLARE v_after BIGINT;
+  DECLARE v_final BOOLEAN;
   {inline undo}
   {inline find_queue}
   {inline check_worker}
@@ -19,9 +20,8 @@ BEGIN
     -- as in a handler's reply: the number 0 is no delay, a text such as "0s" means at once
     SET v_after = NULLIF(GREATEST(v_after, JSON_TYPE(JSON_EXTRACT(options, '$.retry_after')) = 'STRING'), 0);
   END IF;
-  IF JSON_TYPE(JSON_EXTRACT(options, '$.final')) NOT IN ('BOOLEAN', 'NULL') THEN
-    CALL {job}$refuse(31002, 'options: final is neither true nor false');
-  ELSEIF JSON_UNQUOTE(JSON_EXTRACT(options, '$.final')) = 'true' THEN
+  CALL {job}$truth(options, 'final', v_final);
+  IF v_final THEN
     SET v_verdict = 'failed';
   END IF;
   IF error = 'NONE' THEN -- it would look like success; a refusal would leave the attempt running

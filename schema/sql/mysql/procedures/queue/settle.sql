@@ -12,7 +12,7 @@ BEGIN
   DECLARE v_error, v_result, v_output, v_override, v_windows, v_zone {text};
   DECLARE v_policy {text} DEFAULT '{default_policy}'; -- if the queue's row was deleted
   DECLARE v_now, v_start, v_opening DATETIME(6);
-  DECLARE v_attempt, v_interrupts, v_timeout, v_keep_finished, v_keep_failed, v_factor, v_shard, v_limit BIGINT;
+  DECLARE v_attempt, v_interrupts, v_timeout, v_keep_finished, v_keep_failed, v_factor, v_shard, v_limit, v_ran BIGINT;
   DECLARE v_delay DOUBLE;
   DECLARE v_host VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin DEFAULT 'NONE';
   DECLARE v_pid INT DEFAULT 0;
@@ -23,14 +23,8 @@ BEGIN
       v_output, v_override, v_start, v_timeout, v_windows, p_time, v_factor, v_shard
   FROM {jobs} j FORCE INDEX (PRIMARY) WHERE j.id = p_id FOR UPDATE;
   CALL {job}$check_holder(p_worker, p_id, p_token, FALSE, v_state, v_status, v_holder, v_lock, v_attempt_token);
-  SET v_now = {now};
-  -- locking these rows would block the worker's heartbeat. A type that no config names has the queue's retry policy,
-  -- and no other handlers
-  SELECT q.throttle_limit, q.keep_finished, q.keep_failed, JSON_EXTRACT(NULLIF(q.settings, 'NONE'), '$.zone'), COALESCE(w.host, 'NONE'), COALESCE(w.pid, 0),
-      IF(JSON_VALID(t.settings), t.settings, COALESCE(JSON_EXTRACT(NULLIF(q.settings, 'NONE'), '$.default_retry'), '{default_policy}'))
-    INTO v_limit, v_keep_finished, v_keep_failed, v_zone, v_host, v_pid, v_policy
-  FROM {queues} q LEFT JOIN {job_types} t ON t.queue = q.queue AND t.job_type = v_type LEFT JOIN {workers} w ON w.id = p_worker
-  WHERE q.queue = '{queue}';
+  SET v_now = {now}, v_ran = GREATEST(0, TIMESTAMPDIFF(MICROSECOND, v_start, v_now) DIV 1000);
+  {inline policy}
   IF v_stopping AND NOT (v_status = 'answered' AND v_error = 'NONE') AND (p_verdict <> 'finished' OR v_status <> 'running' OR JSON_EXTRACT(v_policy, '$.async') IS NOT NULL) THEN
     SET p_verdict = 'cancelled', p_text = 'cancelled'; -- work that was only sent is not done
   ELSEIF v_status = 'answered' THEN
@@ -57,23 +51,6 @@ BEGIN
       wake_time = NULL, update_time = v_now WHERE id = p_id;
     SET p_state = 'error', p_time = NULL;
   ELSE
-    SET p_state = 'final', v_status = CASE p_verdict WHEN 'finished' THEN 'finished' WHEN 'cancelled' THEN 'closed' ELSE 'failed' END;
-    IF p_verdict = 'retry' AND GREATEST(1, v_attempt - v_interrupts) < JSON_EXTRACT(v_policy, '$.attempts') THEN
-      CALL {job}$delay(v_policy, GREATEST(1, v_attempt - v_interrupts), RAND(), v_delay);
-      SET p_time = v_now + INTERVAL IF(p_after > 0, p_after, FLOOR(v_delay)) MICROSECOND;
-      -- invalid windows no longer delay the job: hipq work reports them
-      CALL {job}$opening(v_windows, v_zone, p_time, v_opening);
-      SET p_time = COALESCE(v_opening, p_time), p_state = 'retry', v_status = IF(p_time > v_now, 'scheduled', 'available');
-    END IF;
-    INSERT INTO {activity} (at, kind, state, queue, job_id, job_type, job_key, worker_id, host, pid, attempt, run_ms, error, output)
-    VALUES (v_now, 'job', IF(v_good, 'finished', IF(p_state = 'final', 'failed', 'error')), '{queue}', p_id, v_type, v_key, p_worker, v_host, v_pid,
-      v_attempt, GREATEST(0, TIMESTAMPDIFF(MICROSECOND, v_start, v_now) DIV 1000), IF(v_good, 'NONE', p_text), v_output);
-    IF p_state = 'final' AND IF(v_good, v_keep_finished, v_keep_failed) = 0 THEN
-      DELETE FROM {jobs} WHERE id = p_id;
-    ELSE
-      UPDATE {jobs} FORCE INDEX (PRIMARY) SET status = v_status, losses = 0, error = IF(v_good, 'NONE', p_text),
-        result = IF(v_good, p_text, v_result), scheduled_run_time = p_time, wake_time = IF(v_status = 'scheduled', p_time, NULL), update_time = v_now,
-        retry_override = 'NONE', output = 'NONE' WHERE id = p_id;
-    END IF;
+    {inline end}
   END CASE;
 END

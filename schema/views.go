@@ -1,0 +1,123 @@
+package schema
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/texts"
+)
+
+// Views are the names of each queue's read-only views, which follow its table's name and a $.
+var Views = []string{"jobs", "failures"}
+
+// ErrNoViews means that the user may not create the views. All else works without them.
+var ErrNoViews = errors.New("the views are left out")
+
+// view is a view, and a condition in it that is always true: it names the owner, and has a fingerprint of the text.
+type view struct{ name, owner, mark, create string }
+
+func (db *DB) views(queues []Queue) (list []view, err error) {
+	units, err := db.units(queues)
+	if err != nil {
+		return nil, err
+	}
+	for _, u := range units {
+		if u.kind != queueKind {
+			continue
+		}
+		for _, name := range Views {
+			v := view{name: u.tables[0] + "$" + name, owner: db.ownerOf(u) + ", "}
+			text := db.inlined(textOf(sqlFiles, "sql/views/"+name+".sql"))
+			// the optimizers look for a state by its statuses, but only if they may not scan the table
+			word, hint, make := "", "", "CREATE VIEW"
+			if db.SQL.Engine == engine.MySQL.Engine {
+				word, hint, make = "_ascii", "FORCE INDEX (PRIMARY, {jobs}$live, {jobs}$claim)", "CREATE OR REPLACE SQL SECURITY DEFINER VIEW"
+			}
+			text = strings.NewReplacer("CREATE VIEW", make, "{self}", v.name, "{word}", word, "{all indexes}", hint).Replace(text)
+			text = strings.TrimSpace(u.replace.Replace(text))
+			v.mark = v.owner + fingerprint(text)
+			v.create = strings.Replace(text, "{mark}", "'"+v.mark+"' <> ''", 1)
+			list = append(list, v)
+		}
+	}
+	return list, nil
+}
+
+// oldViews returns the views that are missing, of another version, or unusable, as without their definer. It refuses a view that
+// is not hipq's.
+func (db *DB) oldViews(ctx context.Context, list []view) (old []view, err error) {
+	query := "SELECT name, sql AS text FROM sqlite_master WHERE type IN ('view', 'table') AND name IN "
+	if db.SQL.Engine == engine.MySQL.Engine { // without SHOW VIEW the text is empty
+		query = "SELECT table_name AS name, view_definition AS text FROM information_schema.views WHERE table_schema = DATABASE() AND table_name IN "
+	}
+	var rows []struct{ Name, Text string }
+	names := texts.Map(list, func(v view) any { return v.name })
+	if err := db.SQL.SelectContext(ctx, &rows, query+engine.In(len(names)), names...); err != nil {
+		return nil, fmt.Errorf("look for the views: %w", err)
+	}
+	there := map[string]string{}
+	for _, r := range rows {
+		there[strings.ToLower(r.Name)] = r.Text
+	}
+	for _, v := range list {
+		text, ok := there[v.name]
+		if ok && text != "" && !strings.Contains(text, v.owner) {
+			return nil, fmt.Errorf("%w: the view %s does not belong to this instance; drop it, or choose another name", ErrTableTaken, v.name)
+		}
+		if ok && strings.Contains(text, v.mark) {
+			_, err := db.SQL.ExecContext(ctx, "SELECT 1 FROM "+v.name+" LIMIT 0")
+			if my, broken := errors.AsType[*mysql.MySQLError](err); !broken || my.Number != erNoDefiner && my.Number != erViewInvalid {
+				continue
+			}
+		}
+		old = append(old, v)
+	}
+	return old, nil
+}
+
+// MakeViews creates or updates the views of these queues, whose tables must exist. It returns the names of those it made. The error
+// is ErrNoViews if this user may not create them. It may be repeated and run concurrently: runs take turns.
+func (db *DB) MakeViews(ctx context.Context, queues []Queue) (made []string, err error) {
+	list, err := db.views(queues)
+	if err == nil && len(list) > 0 {
+		list, err = db.oldViews(ctx, list)
+	}
+	if err != nil || len(list) == 0 {
+		return nil, err
+	}
+	m, end, err := db.migration(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, end(err)) }()
+	for _, v := range list { // again what another run has just made
+		if db.SQL.Engine == engine.SQLite.Engine {
+			err = m.write(ctx, "DROP VIEW IF EXISTS "+v.name)
+		}
+		if err == nil {
+			err = m.write(ctx, v.create)
+		}
+		if engine.IsDenied(err) {
+			return made, fmt.Errorf("%w: this user may not make them (it lacks CREATE VIEW, DROP or SHOW VIEW); run hipq init as a user that may: %w", ErrNoViews, err)
+		} else if err != nil {
+			return made, fmt.Errorf("make view %s: %w", v.name, err)
+		}
+		made = append(made, v.name)
+	}
+	return made, nil
+}
+
+// ViewsDDL returns all that MakeViews would run in a database without views.
+func ViewsDDL(driver string, names Names, queues []Queue) (string, error) {
+	db := unopened(engine.SQLite, names)
+	if driver == engine.MySQL.Engine {
+		db = unopened(engine.MySQL, names)
+	}
+	list, err := db.views(queues)
+	return strings.Join(texts.Map(list, func(v view) string { return v.create + ";\n" }), "\n"), err
+}
