@@ -120,7 +120,7 @@ func (w *Why) scheduled() {
 	case j.State() == job.Retry:
 		of := ""
 		if t, ok := w.queue.s.Configured(j.Type); ok && !t.RetryHandler {
-			of = fmt.Sprintf(" of %d", max(t.Retry.Attempts+j.Interrupts, j.Attempt))
+			of = fmt.Sprintf(" of %d", max(t.Retry.Attempts+j.Uncounted, j.Attempt))
 		}
 		w.add("retry", "attempt %d%s failed (%s); the next is due at %s", j.Attempt, of, j.Error, at)
 	case len(j.Windows) > 0 && !j.Windows.Contains(w.now.In(w.queue.s.Location)):

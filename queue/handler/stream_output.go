@@ -57,7 +57,13 @@ func (t *talk) hear(line streamLine) {
 			f.hint = hint
 		}
 	}
-	if err == nil && r.id == 0 {
+	switch {
+	case err != nil || r.id != 0:
+		t.isReady(false)
+	case isReady(line.text):
+		t.isReady(true)
+		return
+	default:
 		t.note(line.addTo)
 		return
 	}
