@@ -117,6 +117,8 @@ func (w *Why) scheduled() {
 	switch {
 	case !j.ScheduledRunTime.After(w.now):
 		w.add("due", "it has been due since %s, and the next worker takes it", at)
+	case j.State() == job.Retry && j.Error == job.None:
+		w.add("released", "attempt %d released it without an error; the next is due at %s", j.Attempt, at)
 	case j.State() == job.Retry:
 		of := ""
 		if t, ok := w.queue.s.Configured(j.Type); ok && !t.RetryHandler {

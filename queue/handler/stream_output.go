@@ -97,7 +97,7 @@ func (t *talk) hear(line streamLine) {
 		}
 		outcome := job.Outcome{Verdict: job.Finished}
 		r.amend(&outcome)
-		t.land(r.id, f, landing{outcome: outcome})
+		t.land(r.id, f, landing{outcome: outcome, open: line.open})
 		t.stop()
 	}
 }

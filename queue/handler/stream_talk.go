@@ -82,6 +82,8 @@ type flight struct {
 type landing struct {
 	outcome           job.Outcome
 	unread, abandoned bool
+	// open says that the answer had no newline.
+	open bool
 	left              string
 }
 
@@ -145,7 +147,7 @@ func (t *talk) ask(ctx context.Context, j *job.Job, line []byte) (outcome job.Ou
 	}
 	switch outcome = landed.outcome; {
 	case landed.abandoned:
-	case landed.unread, over != nil && !countsLate(ctx, outcome.Verdict):
+	case landed.unread, over != nil && (landed.open || !countsLate(ctx, outcome.Verdict)):
 		outcome = tryAgain(context.Cause(ctx).Error() + t.program.Ignored() + hint)
 	case t.stream.Guard.ofWorker().MayStop():
 		outcome = tryAgain(errGuardStops.Error())
