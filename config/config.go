@@ -95,6 +95,10 @@ type Handler struct {
 	Processes, InFlight int
 	// StartTimeout is how long a stream's program may take to start; 0 leaves that to the programs.
 	StartTimeout time.Duration
+	// MaxJobs, MaxMemory and RestartOn say when a stream's program gets no more jobs; 0 and none mean never.
+	MaxJobs   int
+	MaxMemory int64
+	RestartOn []string
 	// HTTP is the endpoint that receives the jobs, or nil.
 	HTTP *HTTP
 	// Dir is the absolute path of the working directory.
