@@ -121,13 +121,16 @@ func tryOne(ctx context.Context, h handler.Handler, t job.Type, j *job.Job, say 
 	interruptible, interrupt := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer interrupt(nil)
 	defer context.AfterFunc(ctx, func() { interrupt(worker.ErrInterrupted) })() // the cause that a worker uses
-	ctx, cancel := context.WithTimeoutCause(interruptible, j.Timeout, policy.TimeoutError(j.Timeout))
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(interruptible)
+	clock := time.AfterFunc(j.Timeout, func() { cancel(policy.TimeoutError(j.Timeout)) })
+	defer cancel(nil)
+	defer clock.Stop()
 	var mu sync.Mutex
 	var heard handling.Heard
 	var reached job.Progress
 	over := false
-	outcome := h.Handle(handling.With(ctx, handling.Hooks{Note: func(add func(*handling.Heard)) {
+	expire := func(in time.Duration) { clock.Reset(in) }
+	outcome := h.Handle(handling.With(ctx, handling.Hooks{Expire: expire, Note: func(add func(*handling.Heard)) {
 		mu.Lock()
 		defer mu.Unlock()
 		add(&heard)
@@ -154,12 +157,17 @@ func (i *instance) typeWithHandler(name, jobType string) (t job.Type, h config.H
 	if err != nil {
 		return t, h, unknown(err, name, i.QueueNames())
 	}
-	h, ok := q.Handlers[jobType]
-	if !ok {
+	served, ok := q.Serving(jobType)
+	if !ok || jobType == job.AllTypes {
 		return t, h, usagef("%s has no handler for job type %q of queue %s", i.File, jobType, name)
 	}
-	at := slices.IndexFunc(q.Types, func(t job.Type) bool { return t.Name == jobType })
-	return q.Types[at], h, nil
+	for _, known := range q.Types {
+		if known.Name == jobType || known.Name == served && t.Name == "" {
+			t = known
+		}
+	}
+	t.Name = jobType
+	return t, q.Handlers[served], nil
 }
 
 func (a *app) madeUp(cmd *cobra.Command, i *instance, name string, t job.Type, o tryOptions) (*job.Job, error) {
@@ -225,7 +233,8 @@ func (a *app) printTry(i *instance, ended attempted) error {
 	j, o, heard := ended.job, ended.outcome, ended.heard
 	next := policy.Attempt{Job: j, Outcome: o, Policy: ended.jobType.Retry, Zone: i.Location}.After(time.Now(), rand.Float64())
 	q, _ := i.Queue(j.Queue)
-	_, decides := q.RetryHandlers[j.Type]
+	served, _ := q.Serving(j.Type)
+	_, decides := q.RetryHandlers[served]
 	if !a.json {
 		return a.sayTry(i, ended, next, decides && o.Verdict.IsError())
 	}
@@ -235,8 +244,9 @@ func (a *app) printTry(i *instance, ended attempted) error {
 		Request: texts.Nullable(heard.Request == "", heard.Request), Answer: texts.Nullable(heard.Answer == "", heard.Answer),
 		ReadFrom: texts.Nullable(heard.ReadFrom == "", heard.ReadFrom),
 	}
-	if o.Verdict.IsError() {
-		said.Error = &next.Error
+	decides = decides && o.Verdict.IsError()
+	if o.Verdict.IsError() || o.Verdict == job.Released {
+		said.Error = texts.NullText(next.Error)
 		if !decides && !next.Status.IsFinal() {
 			said.RetryTime = job.Time{Time: next.Scheduled}
 		}
@@ -268,7 +278,9 @@ func (a *app) sayTry(i *instance, ended attempted, next policy.Next, decides boo
 	switch {
 	case o.Verdict == job.Sent:
 		a.out.line("outcome: sent, after %s: the job would wait for an answer", took)
-	case !o.Verdict.IsError():
+	case o.Verdict == job.Released && !next.Status.IsFinal():
+		a.out.line("outcome: release, after %s: the job would start again at %s", took, i.local(next.Scheduled))
+	case o.Verdict == job.Finished:
 		a.out.line("outcome: finished, after %s", took)
 	default:
 		a.out.line("outcome: %s, after %s", o.Verdict, took)

@@ -92,6 +92,12 @@ type Handler struct {
 	Stream []string
 	// Processes is how many programs of a stream a worker runs at most. InFlight is how many jobs each has at once.
 	Processes, InFlight int
+	// StartTimeout is how long a stream's program may take to start; 0 leaves that to the programs.
+	StartTimeout time.Duration
+	// MaxJobs, MaxMemory and RestartOn say when a stream's program gets no more jobs; 0 and none mean never.
+	MaxJobs   int
+	MaxMemory int64
+	RestartOn []string
 	// HTTP is the endpoint that receives the jobs, or nil.
 	HTTP *HTTP
 	// Dir is the absolute path of the working directory.
@@ -153,6 +159,28 @@ func (c *Config) ScheduleNames() []string {
 // QueueTables are the queues in the form that creates and checks their tables.
 func (c *Config) QueueTables() []schema.Queue {
 	return texts.Map(c.Queues, func(q Queue) schema.Queue { return q.Table() })
+}
+
+// Serving returns the name under which the config has the handler of a job type: its own, or job.AllTypes. ok is false if there
+// is none.
+func (q Queue) Serving(jobType string) (name string, ok bool) {
+	for _, name := range []string{jobType, job.AllTypes} {
+		if _, ok := q.Handlers[name]; ok {
+			return name, true
+		}
+	}
+	return jobType, false
+}
+
+// HasAllTypes says whether the config has the type job.AllTypes, so that it names every type.
+func (q Queue) HasAllTypes() bool { return slices.Contains(q.TypeNames(), job.AllTypes) }
+
+// Nearest is the name of a job type that was probably meant; "" if there is none.
+func (q Queue) Nearest(jobType string) string {
+	if q.HasAllTypes() {
+		return ""
+	}
+	return Nearest(jobType, q.TypeNames())
 }
 
 // TypeNames are the names of the job types, in the order of the file.

@@ -1,22 +1,29 @@
 package handler
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/hipq/hipq/internal/handling"
+	"github.com/hipq/hipq/internal/process"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue/job"
 )
 
 // Stream runs programs that each take many jobs, which saves a start per job. Each job is a line of JSON on stdin, as for
 // Exec. The program answers each job with a line on stdout, in any order:
 //
-//	{"id": 7, "token": "…", "outcome": "finished|retry|failed|sent", "result": …, "error": …, "retry_after": "5m"}
+//	{"id": 7, "token": "…", "outcome": "finished|retry|failed|sent|release", "result": …, "error": …, "retry_after": "5m", "count": true}
+//
+// Before its first answer, it may say that it has started: {"ready": true}. The timeouts of its jobs begin then.
 //
 // The id, and the token if given, must be the job's. Lines without a leading brace, and stderr, are the log; each attempt
 // keeps the last 16 KiB logged while it ran.
@@ -29,7 +36,7 @@ import (
 // When no job is left that may go on, it gets TERM and, after Grace, KILL. If all were answered, it first has Grace to end. A
 // program that closes stdin or stdout and lives on is treated alike.
 //
-// A job that must be stopped ends within Grace. After half of it, the program gets TERM whatever other jobs it has; their
+// A job that must be stopped ends within Grace. Its answer still counts if it says that the work is finished or sent. After half of it, the program gets TERM whatever other jobs it has; their
 // errors name that job. Programs that keep ending without any answer are restarted ever more slowly.
 //
 // A Stream serves the jobs of one queue, because it tells them apart by ID. It is safe for concurrent use. Close it when the
@@ -40,20 +47,38 @@ type Stream struct {
 	Processes int
 	// InFlight is how many jobs each program may have at once; below 1 means 1. Jobs that begin together arrive in any order.
 	InFlight int
+	// StartTimeout is how long a program may take to say that it is ready, or to answer, before a job's timeout begins. 0 means
+	// DefaultStartTimeout after a program of the stream has said so; before that, timeouts run from the beginning.
+	StartTimeout time.Duration
+	// MaxJobs is after how many jobs a program gets no more, and the next job starts another; 0 means no limit. MaxMemory is the same
+	// for its resident memory, in bytes, as it is after a job; only on Linux.
+	MaxJobs   int
+	MaxMemory int64
+	// RestartOn are files at whose change programs get no more jobs, as by a deployment.
+	RestartOn []string
 	// Log, if set, gets a warning when a program is replaced because of unreadable output.
 	Log *slog.Logger
 
-	mu       sync.Mutex
-	talks    []*talk // with programs that take jobs
-	starting int     // programs being started
-	closed   bool
-	futile   int           // programs in a row that ended without any answer
-	startAt  time.Time     // earliest next start
-	lastEnd  string        // why the last of them ended
-	note     string        // the beginning of the next program's first log
-	changed  chan struct{} // closed when a program may have room; nil without waiters
-	ending   sync.WaitGroup
+	mu        sync.Mutex
+	talks     []*talk // with programs that take jobs
+	starting  int     // programs being started
+	closed    bool
+	futile    int           // programs in a row that ended without any answer
+	startAt   time.Time     // earliest next start
+	lastEnd   string        // why the last of them ended
+	note      string        // the beginning of the next program's first log
+	announces bool          // a program has said that it is ready
+	changed   chan struct{} // closed when a program may have room; nil without waiters
+	ending    sync.WaitGroup
 }
+
+// DefaultStartTimeout is for the programs of a Stream without StartTimeout that say when they are ready.
+const DefaultStartTimeout = time.Minute
+
+// Boots says that the handler moves the end of an attempt's time.
+func (s *Stream) Boots() bool { return true }
+
+func (s *Stream) startTimeout() time.Duration { return cmp.Or(s.StartTimeout, DefaultStartTimeout) }
 
 var errClosed = errors.New("the worker has ended")
 
@@ -70,6 +95,9 @@ func (s *Stream) Handle(ctx context.Context, j *job.Job) (outcome job.Outcome) {
 		}
 		outcome, unread := t.ask(ctx, j, line)
 		s.giveBack(t)
+		if reason := s.worn(t); reason != "" {
+			t.retire(reason)
+		}
 		if !unread {
 			return outcome
 		}
@@ -94,6 +122,7 @@ func (s *Stream) take(ctx context.Context) (*talk, error) {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
+		s.retireOutdated()
 		t, mayStart, wait, err := s.choose(time.Now())
 		switch {
 		case err != nil:
@@ -162,7 +191,50 @@ func (s *Stream) giveBack(t *talk) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t.taken--
+	t.given++
 	s.wake()
+}
+
+// retireOutdated gives no more jobs to programs that started before a change of the files.
+func (s *Stream) retireOutdated() {
+	if len(s.RestartOn) == 0 {
+		return
+	}
+	s.mu.Lock()
+	talks := slices.Clone(s.talks)
+	s.mu.Unlock()
+	now := s.stamps()
+	for _, t := range talks {
+		if !slices.Equal(now, t.stamps) {
+			t.retire("a file of restart_on has changed")
+		}
+	}
+}
+
+// stamps identify the files of RestartOn as they are now.
+func (s *Stream) stamps() []string {
+	return texts.Map(s.RestartOn, func(file string) string {
+		info, err := os.Stat(file)
+		if err != nil {
+			return err.Error()
+		}
+		target, _ := filepath.EvalSymlinks(file) // a deployment may only point a link elsewhere
+		return fmt.Sprint(target, info.ModTime().UnixNano(), info.Size(), info.Mode())
+	})
+}
+
+// worn says why a program that has done a job gets no more; "" if it does.
+func (s *Stream) worn(t *talk) string {
+	s.mu.Lock()
+	given := t.given
+	s.mu.Unlock()
+	switch {
+	case s.MaxJobs > 0 && given >= s.MaxJobs:
+		return "the program has had max_jobs"
+	case s.MaxMemory > 0 && process.Memory(t.program.PID()) > s.MaxMemory:
+		return "the program uses more than max_memory"
+	}
+	return ""
 }
 
 // wake wakes jobs that wait for room. The caller holds the mutex.

@@ -12,9 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
@@ -32,6 +30,7 @@ var ErrInterrupted = errors.New("interrupted")
 
 // Summary counts what a worker did.
 type Summary struct {
+	// Finished also counts attempts that sent the work, or released the job.
 	Started, Finished, Errors int
 	// Lost counts attempts that weren't settled because the worker lost its lock.
 	Lost int
@@ -77,7 +76,7 @@ func newWorker(p Params) (*worker, error) {
 	for _, q := range p.Queues {
 		w.addSources(q)
 		if p.MaxJobs == 0 { // otherwise it may leave jobs: no other worker leaves them to it
-			w.self.Serves[q.Name] = slices.Sorted(maps.Keys(q.Handlers))
+			w.self.Serves[q.Name] = q.named()
 		}
 	}
 	w.runner = &runner{loop: l, lease: w.lease, begun: make(chan *attempt), ended: make(chan *attempt, p.Concurrency)}

@@ -1,7 +1,7 @@
 -- ends the attempt by p_verdict (finished, retry, failed or cancelled) and p_text. p_worker says so, v_holder stays in the row
 SET p_state = 'final', v_status = CASE p_verdict WHEN 'finished' THEN 'finished' WHEN 'cancelled' THEN 'closed' ELSE 'failed' END;
-IF p_verdict = 'retry' AND GREATEST(1, v_attempt - v_interrupts) < JSON_EXTRACT(v_policy, '$.attempts') THEN
-  CALL {job}$delay(v_policy, GREATEST(1, v_attempt - v_interrupts), RAND(), v_delay);
+IF p_verdict = 'retry' AND GREATEST(1, v_attempt - v_uncounted) < JSON_EXTRACT(v_policy, '$.attempts') THEN
+  CALL {job}$delay(v_policy, GREATEST(1, v_attempt - v_uncounted), RAND(), v_delay);
   SET p_time = v_now + INTERVAL IF(p_after > 0, p_after, FLOOR(v_delay)) MICROSECOND;
   -- invalid windows no longer delay the job: hipq work reports them
   CALL {job}$opening(v_windows, v_zone, p_time, v_opening);

@@ -12,16 +12,16 @@ BEGIN
   DECLARE v_error, v_result, v_output, v_override, v_windows, v_zone {text};
   DECLARE v_policy {text} DEFAULT '{default_policy}';
   DECLARE v_now, v_start, v_until, v_opening, p_time DATETIME(6);
-  DECLARE v_attempt, v_interrupts, v_keep_finished, v_keep_failed, v_factor, v_shard, v_limit, v_ran BIGINT;
+  DECLARE v_attempt, v_uncounted, v_keep_finished, v_keep_failed, v_factor, v_shard, v_limit, v_ran BIGINT;
   DECLARE v_delay DOUBLE;
   DECLARE v_host VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin DEFAULT 'NONE';
   DECLARE v_pid INT DEFAULT 0;
   DECLARE v_ends, v_good BOOLEAN;
   CALL {jobs}$find(p_id, p_type, p_key);
   SET p_state = NULL, p_changed = FALSE;
-  SELECT j.state, j.status, j.job_type, j.job_key, j.attempt, j.attempt_token, j.worker_id, j.interrupts, j.error, j.result, j.output, j.retry_override,
+  SELECT j.state, j.status, j.job_type, j.job_key, j.attempt, j.attempt_token, j.worker_id, j.uncounted, j.error, j.result, j.output, j.retry_override,
       j.start_time, j.update_time, j.time_windows, j.scheduled_run_time, j.throttle_factor, j.throttle_group, j.shard
-    INTO p_state, v_was, v_type, v_key, v_attempt, v_token, v_holder, v_interrupts, v_error, v_result, v_output, v_override,
+    INTO p_state, v_was, v_type, v_key, v_attempt, v_token, v_holder, v_uncounted, v_error, v_result, v_output, v_override,
       v_start, v_until, v_windows, p_time, v_factor, v_group, v_shard
   FROM {jobs} j FORCE INDEX (PRIMARY) WHERE j.id = p_id FOR UPDATE;
   SET v_ends = p_state = 'final' OR v_was = 'answered' AND (v_error = 'NONE' OR v_override = 'never'), v_good = p_verdict = 'finished';

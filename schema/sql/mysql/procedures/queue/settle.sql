@@ -6,20 +6,20 @@ CREATE PROCEDURE {self}(
 {traits}
 BEGIN
   DECLARE v_state, v_status VARCHAR(16) CHARACTER SET ascii;
-  DECLARE v_holder, v_lock, v_attempt_token, v_type VARBINARY(64);
+  DECLARE v_holder, v_lock, v_attempt_token, v_type VARBINARY(255);
   DECLARE v_key VARBINARY(255);
   DECLARE v_stopping, v_good BOOLEAN;
   DECLARE v_error, v_result, v_output, v_override, v_windows, v_zone {text};
   DECLARE v_policy {text} DEFAULT '{default_policy}'; -- if the queue's row was deleted
   DECLARE v_now, v_start, v_opening DATETIME(6);
-  DECLARE v_attempt, v_interrupts, v_timeout, v_keep_finished, v_keep_failed, v_factor, v_shard, v_limit, v_ran BIGINT;
+  DECLARE v_attempt, v_uncounted, v_timeout, v_keep_finished, v_keep_failed, v_factor, v_shard, v_limit, v_ran BIGINT;
   DECLARE v_delay DOUBLE;
   DECLARE v_host VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin DEFAULT 'NONE';
   DECLARE v_pid INT DEFAULT 0;
   SET p_state = NULL, p_time = NULL;
-  SELECT j.state, j.status, j.worker_id, j.lock_token, j.attempt_token, j.job_type, j.job_key, j.attempt, j.interrupts, j.stopping, j.error, j.result,
+  SELECT j.state, j.status, j.worker_id, j.lock_token, j.attempt_token, j.job_type, j.job_key, j.attempt, j.uncounted, j.stopping, j.error, j.result,
       j.output, j.retry_override, j.start_time, j.timeout, j.time_windows, j.scheduled_run_time, j.throttle_factor, j.shard
-    INTO v_state, v_status, v_holder, v_lock, v_attempt_token, v_type, v_key, v_attempt, v_interrupts, v_stopping, v_error, v_result,
+    INTO v_state, v_status, v_holder, v_lock, v_attempt_token, v_type, v_key, v_attempt, v_uncounted, v_stopping, v_error, v_result,
       v_output, v_override, v_start, v_timeout, v_windows, p_time, v_factor, v_shard
   FROM {jobs} j FORCE INDEX (PRIMARY) WHERE j.id = p_id FOR UPDATE;
   CALL {job}$check_holder(p_worker, p_id, p_token, FALSE, v_state, v_status, v_holder, v_lock, v_attempt_token);
