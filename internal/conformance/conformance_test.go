@@ -1,5 +1,5 @@
 // Package conformance tests what every kind of handler must be able to report, and the results: one table of cases, and
-// one of kinds.
+// one of kinds. This file needs no queue; worker_test.go uses a worker and a database.
 package conformance
 
 import (
@@ -241,7 +241,7 @@ func TestKindsStop(t *testing.T) {
 	for _, k := range kinds {
 		for _, deaf := range []bool{false, true} {
 			if deaf && k.name == "func" {
-				continue // the worker leaves it running: TestHandlersThatGoOn
+				continue // the worker leaves it running: worker_test.go
 			}
 			t.Run(fmt.Sprintf("%s, deaf %t", k.name, deaf), func(t *testing.T) {
 				t.Parallel()
