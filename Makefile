@@ -85,6 +85,7 @@ crash: ## kill and disturb workers and check that no job is lost, doubled, or he
 	.ci/proof --for $(if $(SHORT),30s,5m) 'signals/mariadb/1'
 	$(if $(SHORT),,.ci/with-mariadb go test -count=10 -timeout 60m -run 'OverShards|InAShard|AtRandom' ./internal/store)
 	$(if $(SHORT),,.ci/with-mariadb go test -count=1 -run '$(NIGHTLY)' ./cmd)
+	$(if $(SHORT),,.ci/with-mariadb go test -count=1 -timeout 100m -run TestHourOfCron ./internal/crash -crash.cron 76 -v)
 
 proof: ## run the campaign of faults: about eight hours, in turns; TURNS='signals/*/*' chooses
 	@.ci/clients faketime

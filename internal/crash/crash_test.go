@@ -19,6 +19,7 @@ var (
 	stopsFlag  = flag.Int("crash.stops", 0, "how many workers to stop until their locks are lost (0: 9, with -short 3)")
 	roundsFlag = flag.Int("crash.rounds", 0, "how many rounds under a throttle limit at least (0: 2000, with -short 300)")
 	seedFlag   = flag.Uint64("crash.seed", 0, "for the random choices (0: by the clock)")
+	cronFlag   = flag.Int("crash.cron", 0, "for how many minutes to live with cron, too: 50 at least")
 	queueFlag  = flag.String("crash.queue", "", "a setting that each queue has besides, as the config says it (shards: 4)")
 	// An idle machine with two cores needs a third of it.
 	patienceFlag = flag.Duration("crash.patience", 6*time.Minute, "how long it may take until every job is final")
