@@ -102,6 +102,10 @@ func TestViewsReadFewRows(t *testing.T) {
 		if s.db.SQL.Engine == "sqlite" {
 			return
 		}
+		rows := must[*sql.Rows](t)(s.db.SQL.QueryContext(t.Context(), "CALL shop_job_get('emails', NULL, 'send', 'k')"))
+		names := must[[]string](t)(rows.Columns())
+		must[any](t)(nil, rows.Close())
+		equal(t, strings.Join(names, " "), strings.Join(viewColumns, " "), "job_get")
 		for name, args := range map[string][]any{
 			"by id": {"job_get", "emails", s.nth(1), nil, nil}, "by key": {"job_get", "emails", nil, "send", "k"}, "a final job": {"job_get", "emails", nil, "send", "many-7"},
 			"cancel": {"job_cancel", "emails", nil, "report", "k", nil}, "retry": {"job_retry", "emails", nil, "send", "l"},
