@@ -83,7 +83,7 @@ func TestViewsReadFewRows(t *testing.T) {
 			"SELECT id FROM shop_emails$jobs WHERE job_type = 'send' AND job_key = 'k'":                    1,
 			"SELECT id FROM shop_emails$jobs WHERE job_type = 'send' AND job_key IN ('k', 'l')":            2,
 			"SELECT id FROM shop_emails$jobs WHERE state = 'running' AND job_data IS NOT NULL":             1,
-			"SELECT id FROM shop_emails$jobs WHERE state = 'initial' AND update_time > '2026' ORDER BY id": 1,
+			"SELECT id FROM shop_emails$jobs WHERE state = 'initial' AND update_time > '2026-01-01' ORDER BY id": 1,
 			"SELECT id FROM shop_emails$jobs WHERE state = 'retry'":                                        0,
 			"SELECT id FROM shop_emails$jobs WHERE status IN ('available', 'scheduled', 'throttled')":      1,
 			"SELECT id FROM shop_emails$jobs WHERE status = 'failed' AND error = 'no'":                     1,
