@@ -71,7 +71,8 @@ func (db *DB) oldViews(ctx context.Context, list []view) (old []view, err error)
 		}
 		if ok && strings.Contains(text, v.mark) {
 			_, err := db.SQL.ExecContext(ctx, "SELECT 1 FROM "+v.name+" LIMIT 0")
-			if my, broken := errors.AsType[*mysql.MySQLError](err); !broken || my.Number != erNoDefiner && my.Number != erViewInvalid {
+			my, ok := errors.AsType[*mysql.MySQLError](err)
+			if broken := engine.IsDenied(err) || ok && (my.Number == erNoDefiner || my.Number == erViewInvalid); !broken {
 				continue
 			}
 		}

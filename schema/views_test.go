@@ -35,7 +35,7 @@ func TestMakeViews(t *testing.T) {
 			dbtest.Same(t, made(), "", "of another definer")
 			for _, loss := range []string{"REVOKE ALL PRIVILEGES, GRANT OPTION FROM " + user, "DROP USER " + user} {
 				dbtest.Exec(t, db.SQL, loss)
-				dbtest.Same(t, made(), "shop_emails$jobs", loss)
+				dbtest.Same(t, made(), "shop_emails$jobs", "%s", loss)
 				if strings.HasPrefix(loss, "REVOKE") {
 					dbtest.Exec(t, db.SQL, "DROP VIEW shop_emails$jobs", "CREATE DEFINER = "+user+" SQL SECURITY DEFINER VIEW shop_emails$jobs AS "+create)
 				}

@@ -79,16 +79,18 @@ func TestViewsReadFewRows(t *testing.T) {
 		}
 		s.exec(map[bool]string{true: "ANALYZE", false: "ANALYZE TABLE shop_emails"}[s.db.SQL.Engine == "sqlite"])
 		for query, rows := range map[string]int{
-			"SELECT id FROM shop_emails$jobs WHERE id = 1 AND job_data = '1'":                              1,
-			"SELECT id FROM shop_emails$jobs WHERE job_type = 'send' AND job_key = 'k'":                    1,
-			"SELECT id FROM shop_emails$jobs WHERE job_type = 'send' AND job_key IN ('k', 'l')":            2,
-			"SELECT id FROM shop_emails$jobs WHERE state = 'running' AND job_data IS NOT NULL":             1,
-			"SELECT id FROM shop_emails$jobs WHERE state IN ('initial', 'retry') AND update_time > '2026'": 1,
-			"SELECT id FROM shop_emails$jobs WHERE status = 'failed' AND error = 'no'":                     1,
-			"SELECT COUNT(*) FROM shop_emails$jobs WHERE state = 'error'":                                  1,
-			"SELECT id FROM shop_emails$failures WHERE error = 'no'":                                       1,
-			"SELECT id FROM shop_emails$failures WHERE id = 2":                                             1,
-			"SELECT id FROM shop_emails$failures WHERE job_type = 'send' AND job_key = 'l'":                1,
+			"SELECT id FROM shop_emails$jobs WHERE id = 1 AND job_data = '1'":                                    1,
+			"SELECT id FROM shop_emails$jobs WHERE job_type = 'send' AND job_key = 'k'":                          1,
+			"SELECT id FROM shop_emails$jobs WHERE job_type = 'send' AND job_key IN ('k', 'l')":                  2,
+			"SELECT id FROM shop_emails$jobs WHERE state = 'running' AND job_data IS NOT NULL":                   1,
+			"SELECT id FROM shop_emails$jobs WHERE state = 'initial' AND update_time > '2026-01-01' ORDER BY id": 1,
+			"SELECT id FROM shop_emails$jobs WHERE state = 'retry'":                                              0,
+			"SELECT id FROM shop_emails$jobs WHERE status IN ('available', 'scheduled', 'throttled')":            1,
+			"SELECT id FROM shop_emails$jobs WHERE status = 'failed' AND error = 'no'":                           1,
+			"SELECT COUNT(*) FROM shop_emails$jobs WHERE state = 'error'":                                        1,
+			"SELECT id FROM shop_emails$failures WHERE error = 'no'":                                             1,
+			"SELECT id FROM shop_emails$failures WHERE id = 2":                                                   1,
+			"SELECT id FROM shop_emails$failures WHERE job_type = 'send' AND job_key = 'l'":                      1,
 		} {
 			var found []int64
 			read := s.reads(func() { found = column[int64](s, query) })
@@ -102,6 +104,10 @@ func TestViewsReadFewRows(t *testing.T) {
 		if s.db.SQL.Engine == "sqlite" {
 			return
 		}
+		rows := must[*sql.Rows](t)(s.db.SQL.QueryContext(t.Context(), "CALL shop_job_get('emails', NULL, 'send', 'k')"))
+		names := must[[]string](t)(rows.Columns())
+		must[any](t)(nil, rows.Close())
+		equal(t, strings.Join(names, " "), strings.Join(viewColumns, " "), "job_get")
 		for name, args := range map[string][]any{
 			"by id": {"job_get", "emails", s.nth(1), nil, nil}, "by key": {"job_get", "emails", nil, "send", "k"}, "a final job": {"job_get", "emails", nil, "send", "many-7"},
 			"cancel": {"job_cancel", "emails", nil, "report", "k", nil}, "retry": {"job_retry", "emails", nil, "send", "l"},

@@ -33,8 +33,7 @@ BEGIN
     CALL {jobs}$submit(p_type, p_key, IF(v_data = 'NONE' AND LENGTH(v_data) = 4, NULL, v_data), v_options, CONCAT('by ', USER()), p_new, p_duplicate);
     IF NOT p_duplicate THEN
       UPDATE {jobs} FORCE INDEX (PRIMARY) SET retry_of = p_id WHERE id = p_new;
-      -- update_time stays, because purge uses it
-      UPDATE {jobs} FORCE INDEX (PRIMARY) SET retried_as = p_new, status = IF(status = 'failed', 'closed', status) WHERE id = p_id;
+      UPDATE {jobs} FORCE INDEX (PRIMARY) SET retried_as = p_new, status = IF(status = 'failed', 'closed', status) WHERE id = p_id; -- purge uses update_time
     END IF;
     SELECT j.state INTO p_state FROM {jobs} j FORCE INDEX (PRIMARY) WHERE j.id = p_new;
   END IF;
