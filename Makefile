@@ -78,7 +78,7 @@ race: ## run the shorter tests under the race detector (needs a C compiler); SHO
 
 # With SHORT=1 there are 10 kills, and without it 100, the store's tests at random run ten times, and NIGHTLY runs. The tests mostly wait, so they run
 # side by side. The race detector leaves them out: it slows processes down and doesn't look across them.
-crash: ## kill and disturb workers and check that no job is lost, doubled, or held up; SHORT=1 takes a few minutes
+crash: ## kill and stop workers and check that no job is lost, doubled, or held up; SHORT=1 takes a few minutes
 	@.ci/clients
 	.ci/times .ci/with-mariadb go test -vet=off -count=1 -timeout 80m -v $(if $(SHORT),-short -parallel 5,-parallel 6) ./internal/crash
 	FUZZ_PLAIN=1 .ci/fuzz 5000x

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
@@ -17,7 +16,10 @@ import (
 // tenth and at the end.
 func BenchmarkStreamMemory(b *testing.B) {
 	const n, tenth = 1_000_000, 100_000
-	s := &handler.Stream{Program: handler.Program{Argv: []string{build(b, b.TempDir(), "echo", "./echo")}}, Processes: 2, InFlight: 5}
+	echo := filepath.Join(b.TempDir(), "echo")
+	out, err := exec.CommandContext(b.Context(), "go", "build", "-o", echo, "./echo").CombinedOutput()
+	dbtest.Require(b, err == nil, "build echo: %v: %s", err, out)
+	s := &handler.Stream{Program: handler.Program{Argv: []string{echo}}, Processes: 2, InFlight: 5}
 	b.Cleanup(s.Close)
 	heap := func() float64 {
 		runtime.GC()
@@ -43,14 +45,4 @@ func BenchmarkStreamMemory(b *testing.B) {
 		grown := heaps[len(heaps)-1] - heaps[0]
 		dbtest.Ensure(b, grown <= 4, "the heap has grown by %.1f MiB: %.1f", grown, heaps)
 	}
-}
-
-func build(b *testing.B, dir, name, pkg string) string {
-	b.Helper()
-	file := filepath.Join(dir, name)
-	c := exec.CommandContext(b.Context(), "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", file, pkg)
-	c.Env = append(os.Environ(), "CGO_ENABLED=0")
-	out, err := c.CombinedOutput()
-	dbtest.Require(b, err == nil, "build %s: %v: %s", name, err, out)
-	return file
 }

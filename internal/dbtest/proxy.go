@@ -34,11 +34,6 @@ type Proxy struct {
 	questions bool
 	// lost, if not nil, is called when that has happened.
 	lost func()
-	// trap, if not nil, selects the statements at which the proxy falls silent.
-	trap func(statements string) bool
-	// caught then gets prey, the connection's number, once the server has the statements.
-	caught chan uint32
-	prey   uint32
 	// broken is the cut of BreaksAt, if any.
 	broken *broken
 	// slow delays all that is forwarded.
@@ -133,27 +128,6 @@ func (p *Proxy) Resume() {
 	}
 }
 
-// Catch stalls in the middle of a transaction, when a client sends such statements; the server still gets them. caught then
-// receives the server's number of that connection.
-func (p *Proxy) Catch(these func(statements string) bool) (caught <-chan uint32) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.trap, p.caught = these, make(chan uint32, 1)
-	return p.caught
-}
-
-// catches says whether to catch these statements, and falls silent if so.
-func (p *Proxy) catches(sent []byte, number uint32) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.trap == nil || !p.trap(string(sent)) {
-		return false
-	}
-	p.trap, p.prey = nil, number
-	p.stall()
-	return true
-}
-
 // Loses selects the commits whose replies get lost from now on, each with its connection. then is called after each.
 func (p *Proxy) Loses(which func(statements string) bool, then func()) {
 	p.mu.Lock()
@@ -225,7 +199,6 @@ const (
 	passOn verdict = iota
 	swallow
 	hangUp
-	catch // forward it; the silence has begun
 )
 
 // pass forwards what from sends while the tap allows it, then closes both sides.
@@ -252,11 +225,6 @@ func (p *Proxy) pass(from, to net.Conn, judge func([]byte) verdict) {
 				if _, err := to.Write(buf[:n]); err != nil {
 					return
 				}
-			case catch:
-				if _, err := to.Write(buf[:n]); err != nil {
-					p.t.Error(err)
-				}
-				p.caught <- p.prey
 			}
 		}
 		if err != nil {

@@ -2,7 +2,6 @@ package dbtest
 
 import (
 	"bytes"
-	"encoding/binary"
 	"net"
 	"strings"
 	"sync"
@@ -13,8 +12,6 @@ type tap struct {
 	proxy          *Proxy
 	client, server net.Conn
 	mu             sync.Mutex
-	// number is the server's number for the connection; 0 before its greeting.
-	number uint32
 	// since is what was sent since the transaction began.
 	since strings.Builder
 	// mute means that the next reply is the one to lose.
@@ -29,9 +26,6 @@ type tap struct {
 func (t *tap) ask(sent []byte) verdict {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.proxy.catches(sent, t.number) {
-		return catch
-	}
 	if b := t.proxy.breaks(sent); b != nil && b.part <= HalfTheQuestion {
 		if b.part == HalfTheQuestion {
 			_, _ = t.server.Write(sent[:len(sent)/2])
@@ -67,10 +61,6 @@ func (t *tap) ask(sent []byte) verdict {
 // answer judges what the server sends. Once the server has answered everything, the commit is done.
 func (t *tap) answer(sent []byte) verdict {
 	t.mu.Lock()
-	if t.number == 0 { // the greeting has it after the header, the protocol version and the server version
-		version := bytes.IndexByte(sent[5:], 0)
-		t.number = binary.LittleEndian.Uint32(sent[5+version+1:])
-	}
 	if t.broken != nil {
 		defer t.mu.Unlock()
 		return t.swallows(sent)

@@ -1,8 +1,10 @@
 package store_test
 
 import (
+	"errors"
 	"testing"
 
+	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -14,6 +16,19 @@ func (s env) failed(jobs ...job.Params) (list []int64) {
 	}
 	s.settle("w", job.Outcome{Verdict: job.Failed, Error: "boo"}, s.start("w", len(jobs))...)
 	return list
+}
+
+func (s env) wantClosed(err error, retriedAs int64) {
+	s.t.Helper()
+	closed, ok := errors.AsType[*admin.ClosedError](err)
+	ensure(s.t, ok && closed.RetriedAs == retriedAs, "%v, want it to be closed, retried as %d", err, retriedAs)
+}
+
+func (s env) wantLinks(id, retryOf, retriedAs int64) {
+	s.t.Helper()
+	if j := s.get(id); j.RetryOf != retryOf || j.RetriedAs != retriedAs {
+		s.t.Errorf("job %d repeats %d and is repeated by %d, want %d and %d", id, j.RetryOf, j.RetriedAs, retryOf, retriedAs)
+	}
 }
 
 // What an operator does to a final job leaves its time, by which the purge goes, and its error.

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/dbtest"
-	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
@@ -29,16 +28,6 @@ func (l *ledger) handle(_ context.Context, j *job.Job) error {
 	defer l.mu.Unlock()
 	l.jobs = append(l.jobs, j)
 	return nil
-}
-
-// of returns the IDs of a queue's recorded jobs.
-func (l *ledger) of(q *queue.Queue) (ids []int64) {
-	for _, j := range l.jobs {
-		if j.Queue == q.Name {
-			ids = append(ids, j.ID)
-		}
-	}
-	return ids
 }
 
 // TestBetterJobIsNotPassedOverForLong: a busy worker reads ahead, so a better job isn't next at once; but soon.

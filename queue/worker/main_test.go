@@ -339,14 +339,6 @@ func (s shop) work(p worker.Params) worker.Summary {
 	return s.start(p).ended()
 }
 
-// startedBy waits for the workers' end, and returns how many jobs they started.
-func startedBy(runs []*run) (n int) {
-	for _, r := range runs {
-		n += r.ended().Started
-	}
-	return n
-}
-
 // gate is a handler that holds its jobs until let through.
 type gate struct {
 	t       *testing.T

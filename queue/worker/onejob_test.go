@@ -22,24 +22,6 @@ func (s shop) startOne(p worker.Params, id int64) *run {
 	return r
 }
 
-// workOne runs one job to its end.
-func (s shop) workOne(p worker.Params, id int64) worker.Summary {
-	s.t.Helper()
-	return s.startOne(p, id).ended()
-}
-
-// closed returns a window that is closed now.
-func (s shop) closed() *job.Windows {
-	s.t.Helper()
-	now := s.clock().UTC()
-	from, to := "12:00", "12:30"
-	if h := now.Hour(); h > 8 && h < 16 {
-		from, to = "00:10", "00:20"
-	}
-	w := dbtest.Must(job.ParseWindows([]string{from + "-" + to}))(s.t)
-	return &w
-}
-
 // TestOneLongJob: during a long job the worker waits calmly, renews its lock, and stops the job when told to.
 func TestOneLongJob(t *testing.T) {
 	suite(t, func(s shop) {

@@ -11,9 +11,6 @@ import (
 	"github.com/hipq/hipq/queue/worker"
 )
 
-// cancelled is the history of a job that was cancelled in its first attempt.
-const cancelled = "added/0 starting/1 failed/1"
-
 // stop cancels jobs, and wants this worker to be asked.
 func (s shop) stop(worker string, ids ...int64) {
 	s.t.Helper()

@@ -172,12 +172,6 @@ func (s shop) outcomes(q *queue.Queue, id int64) (list []activity.Entry) {
 	return list
 }
 
-// declareDead does what a worker does that finds this one dead.
-func (s shop) declareDead(id string) {
-	s.t.Helper()
-	s.exec("UPDATE shop_workers SET state = 'error', slots = 0 WHERE id = ?", id)
-}
-
 // within is eventually for what would otherwise happen later.
 func within(t *testing.T, d time.Duration, what string, ok func() bool) {
 	t.Helper()

@@ -42,19 +42,6 @@ func newRound(q *queue.Queue, id string, slots int, settle ...store.Settled) sto
 	return r
 }
 
-func (s shop) round(q *queue.Queue, id string, slots int, settle ...store.Settled) store.Done {
-	s.t.Helper()
-	return dbtest.Must((*store.Queue)(q).Round(s.t.Context(), newRound(q, id, slots, settle...)))(s.t)
-}
-
-// lock locks jobs without starting them, as SQL workers may.
-func (s shop) lock(worker string, ids ...int64) {
-	s.t.Helper()
-	for _, id := range ids {
-		s.exec("UPDATE shop_emails SET status = 'locked', wake_time = NULL, worker_id = ?, lock_token = ? WHERE id = ?", worker, "of "+worker, id)
-	}
-}
-
 // TestDeadProcess: a worker whose process on this host is gone is dead at once, although its lock holds: another takes its
 // slots and jobs. Living processes and those of other hosts are judged by their locks.
 func TestDeadProcess(t *testing.T) {

@@ -52,12 +52,6 @@ func (h hipq) run(t *testing.T, args ...string) {
 	dbtest.Require(t, err == nil, "%v: %v: %s", args, err, out)
 }
 
-func (h hipq) enqueueTen(t *testing.T) {
-	for i := range 10 {
-		h.run(t, "enqueue", "q", "j", "--key", fmt.Sprint(i))
-	}
-}
-
 // TestPowerCut: what hipq enqueue has acknowledged is there after a power cut, whole; without its syncs it wouldn't be.
 func TestPowerCut(t *testing.T) {
 	t.Parallel()
