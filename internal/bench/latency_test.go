@@ -3,6 +3,8 @@ package bench
 import (
 	"context"
 	"errors"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -14,7 +16,10 @@ import (
 // worker of this program, and in one of another process that polls.
 func BenchmarkLatency(b *testing.B) {
 	const n = 200
-	program := build(b, b.TempDir(), "self", "./self")
+	program := filepath.Join(b.TempDir(), "self")
+	c := exec.CommandContext(b.Context(), "go", "build", "-o", program, "./self")
+	out, err := c.CombinedOutput()
+	dbtest.Require(b, err == nil, "build self: %v: %s", err, out)
 	for _, driver := range []string{"sqlite", "mysql"} {
 		b.Run(driver, func(b *testing.B) {
 			place := Place{Driver: driver, Instance: "shop", Queue: "bench"}
