@@ -8,8 +8,12 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"sync"
+	"time"
 
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/handler"
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -20,6 +24,8 @@ type Place struct{ Driver, Source, Instance, Queue string }
 type Work struct {
 	Place
 	Concurrency int
+	// Poll, if not 0, makes the worker stay until its input ends, and report each start.
+	Poll time.Duration
 }
 
 // Process is a worker in a process of its own, and on a host of its own.
@@ -58,7 +64,13 @@ func (p *Process) Begin() error {
 	return err
 }
 
-// Wait waits for the end, and returns how many jobs have finished.
+// Started returns when the worker's next job started.
+func (p *Process) Started() (time.Time, error) {
+	at, err := p.next("start")
+	return time.Unix(0, at), err
+}
+
+// Wait ends a worker that stays, and waits for the end. It returns how many jobs have finished.
 func (p *Process) Wait() (int, error) {
 	if err := p.in.Close(); err != nil {
 		return 0, err
@@ -97,12 +109,36 @@ func Serve(ctx context.Context, task string, in io.Reader, out io.Writer) error 
 		return err
 	}
 	fmt.Fprintln(out, "ready 0")
-	bufio.NewScanner(in).Scan()
-	n, err := (&Queue{created}).Drain(ctx, Workers{Concurrency: w.Concurrency})
+	lines := bufio.NewScanner(in)
+	lines.Scan()
+	workers := Workers{Concurrency: w.Concurrency, Poll: w.Poll}
+	if w.Poll > 0 {
+		workers.Handler = Starts(func(at time.Time) { fmt.Fprintln(out, "start", at.UnixNano()) })
+		var stop context.CancelFunc
+		ctx, stop = context.WithCancel(ctx)
+		defer stop()
+		go func() {
+			lines.Scan()
+			stop()
+		}()
+	}
+	n, err := (&Queue{created}).Drain(ctx, workers)
 	if err == nil {
 		fmt.Fprintln(out, "finished", n)
 	}
 	return err
+}
+
+// Starts handles jobs by telling when they start.
+func Starts(told func(time.Time)) handler.Handler {
+	var one sync.Mutex
+	return handler.Func(func(context.Context, *job.Job) error {
+		now := time.Now()
+		one.Lock()
+		defer one.Unlock()
+		told(now)
+		return nil
+	})
 }
 
 // Processes are workers in so many processes, which begin together.

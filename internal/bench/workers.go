@@ -22,6 +22,8 @@ type Workers struct {
 	Batch int
 	// Home are their preferred shards; empty means the default.
 	Home []int
+	// Poll, if not 0, makes the workers stay, and poll so often.
+	Poll time.Duration
 	// Handler runs the jobs of all types; nil does nothing.
 	Handler handler.Handler
 }
@@ -50,6 +52,9 @@ func (q *Queue) work(ctx context.Context, w Workers) (worker.Summary, error) {
 	o.Concurrency, o.RunFor = w.Concurrency, time.Hour
 	if w.Batch > 0 {
 		o.Batch = w.Batch
+	}
+	if w.Poll > 0 {
+		o.Linger, o.Poll = true, w.Poll
 	}
 	return worker.Run(ctx, worker.Params{
 		Options: o,
