@@ -18,9 +18,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/schema"
 )
 
 // traces is all that a job's life leaves, apart from its id, key and tokens. Times are in minutes around now.
@@ -318,6 +320,22 @@ func TestProceduresOnDuplicate(t *testing.T) {
 			s.wantRefusal(code, refusal, "job_submit_many", "emails", jobs)
 		}
 		equal(t, len(s.call("emails$job_submit_many", "["+strings.Repeat(`{"job_type": "send"},`, 999)+`{"job_type": "send"}]`)), 1000)
+	})
+}
+
+// In a queue with shards, a replaced job gets its place by its new values. It is added once.
+func TestProceduresReplaceInShards(t *testing.T) {
+	mysqlSuite(t, func(o *queue.Options) { o.Shards = 4 }, func(s env) {
+		must[[]string](t)(s.db.MakeProcedures(t.Context(), []schema.Queue{queue.Options(s.Options).Table()}))
+		for _, shardKey := range []string{"a", "b", "c", "d", "e"} {
+			s.one("job_submit", "emails", "send", "k", nil, `{"on_duplicate": "replace", "shard_key": "`+shardKey+`"}`)
+			for range 2 {
+				s.upkeep()
+			}
+			want := store.PlaceOf(s.core(), job.Params{Type: "send", Key: "k", ShardKey: shardKey})
+			equal(t, value[int](s, "SELECT shard FROM shop_emails WHERE status = 'available'"), want, "with the shard key %s", shardKey)
+		}
+		s.wantHistory(s.nth(1), "added/0")
 	})
 }
 
