@@ -134,7 +134,7 @@ func (q *Queue) isAskedFor(ctx context.Context, ofTypes string, args []any) (boo
 }
 
 // heldMost is among how many held jobs a poll looks for its types. If all are others', it assumes that more follow.
-const heldMost = 10
+const heldMost = 8
 
 // search is one that reads all jobs that workers have locked. It is spread over time, so that it reads some 200 rows a second.
 type search struct {
