@@ -93,7 +93,7 @@ final class Client
             throw new HipqError("onDuplicate can't be $onDuplicate here");
         }
         if ($onDuplicate !== 'error' && !$this->sqlite) {
-            $options = $this->options(['on_duplicate' => $onDuplicate, 'at' => $at, 'in' => $in, 'priority' => $priority, 'timeout' => $timeout,
+            $options = $this->options(['on_duplicate' => $onDuplicate === 'ignore' ? null : $onDuplicate, 'at' => $at, 'in' => $in, 'priority' => $priority, 'timeout' => $timeout,
                 'throttle_factor' => $weight, 'time_windows' => $windows, 'shard_key' => $shardKey]);
             return (int) $this->call('job_submit', $queue, $row['job_type'], $row['job_key'] ?? 'NULL', $row['job_data'] ?? 'NULL', $options)[0]['id'];
         }
@@ -231,13 +231,16 @@ final class Client
     private static function rollBack(\PDO|\mysqli $db): bool
     {
         try {
-            if ($db instanceof \PDO) {
+            if ($db instanceof \PDO && ($db->inTransaction() || $db->getAttribute(\PDO::ATTR_DRIVER_NAME) !== 'sqlite')) {
                 return $db->inTransaction() && $db->rollBack();
+            }
+            if ($db instanceof \PDO) { // PDO doesn't know of one that SQL began
+                return $db->exec('ROLLBACK') !== false;
             }
             $db->query('SET TRANSACTION READ WRITE'); // is refused in a transaction, and changes nothing else
             return $db->errno === 1568 && $db->rollback();
         } catch (\Exception $e) {
-            return self::number($e) !== 1568 || $db->rollback();
+            return match (self::number($e)) { 1 => false, 1568 => $db->rollback(), default => true };
         }
     }
 

@@ -24,7 +24,7 @@ function execute(PDO|mysqli $db, string $sql): void
 
 Client::run([
     'echo' => fn (Job $job) => $job->data,
-    'describe' => fn (Job $job) => ['key' => $job->key, 'attempt' => $job->attempt, 'timeout' => $job->timeout, 'queue' => $job->queue],
+    'describe' => fn (Job $job) => ['key' => $job->key, 'attempt' => $job->attempt, 'timeout' => (int) $job->timeout, 'queue' => $job->queue],
     'print' => function () {
         echo '{"id": 1, "outcome": "failed"}', "\n";
         fwrite(STDOUT, "{not a reply\n");
