@@ -29,7 +29,7 @@ const (
 
 // State is what happened. A worker is Starting, then Finished, with an error if a wait failed, or Error if it died or
 // left attempts unsettled. A job is Added. Each attempt is Starting and, once decided, one of Finished (final), Error
-// (the job is retried), Failed (final with an error).
+// (the job is retried), Released (it runs again without an error), Failed (final with an error).
 type State string
 
 // The states.
@@ -39,12 +39,13 @@ const (
 	Finished State = "finished"
 	Error    State = "error"
 	Failed   State = "failed"
+	Released State = "released"
 	// Cancelled: an operator ended the job before it started, or between two attempts.
 	Cancelled State = "cancelled"
 )
 
 // States are all states.
-var States = []State{Added, Starting, Finished, Error, Failed, Cancelled}
+var States = []State{Added, Starting, Finished, Error, Failed, Cancelled, Released}
 
 // Entry is one row of the log. Texts that don't apply are None, numbers 0.
 type Entry struct {
@@ -229,7 +230,7 @@ type JSON struct {
 	At time.Time `json:"at"`
 	// Kind is "worker" or "job".
 	Kind Kind `json:"kind"`
-	// State is "added", "starting", "finished", "error", "failed" or "cancelled".
+	// State is "added", "starting", "finished", "error", "failed", "cancelled" or "released".
 	State State `json:"state"`
 	// Queue is the queue of the job; null for a worker.
 	Queue *string `json:"queue"`

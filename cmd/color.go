@@ -38,7 +38,7 @@ func (o *output) paint(word string) string {
 	switch strings.TrimRight(first, ":") {
 	case "error", "failed", "wrong":
 		return "\x1b[31m" + word + "\x1b[0m"
-	case "retry", "cancelled", "warning", "unknown":
+	case "retry", "cancelled", "released", "warning", "unknown":
 		return "\x1b[33m" + word + "\x1b[0m"
 	case "finished", "ok":
 		return "\x1b[32m" + word + "\x1b[0m"

@@ -202,7 +202,7 @@ func (a *app) printJob(i *instance, j *job.Job, s shown) error {
 func (a *app) printAttempt(i *instance, j *job.Job, s shown, n int) {
 	t, of := s.Attempts[n], ""
 	if most := i.attempts(j.Queue, j.Type); most > 0 {
-		of = fmt.Sprintf(" of %d", max(most+j.Interrupts, j.Attempt)) // interrupted ones don't count, and the config may change
+		of = fmt.Sprintf(" of %d", max(most+j.Uncounted, j.Attempt)) // interrupted ones don't count, and the config may change
 	}
 	began, ran := "", ""
 	if !t.Started.IsZero() {

@@ -121,13 +121,16 @@ func tryOne(ctx context.Context, h handler.Handler, t job.Type, j *job.Job, say 
 	interruptible, interrupt := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer interrupt(nil)
 	defer context.AfterFunc(ctx, func() { interrupt(worker.ErrInterrupted) })() // the cause that a worker uses
-	ctx, cancel := context.WithTimeoutCause(interruptible, j.Timeout, policy.TimeoutError(j.Timeout))
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(interruptible)
+	clock := time.AfterFunc(j.Timeout, func() { cancel(policy.TimeoutError(j.Timeout)) })
+	defer cancel(nil)
+	defer clock.Stop()
 	var mu sync.Mutex
 	var heard handling.Heard
 	var reached job.Progress
 	over := false
-	outcome := h.Handle(handling.With(ctx, handling.Hooks{Note: func(add func(*handling.Heard)) {
+	expire := func(in time.Duration) { clock.Reset(in) }
+	outcome := h.Handle(handling.With(ctx, handling.Hooks{Expire: expire, Note: func(add func(*handling.Heard)) {
 		mu.Lock()
 		defer mu.Unlock()
 		add(&heard)
@@ -235,8 +238,9 @@ func (a *app) printTry(i *instance, ended attempted) error {
 		Request: texts.Nullable(heard.Request == "", heard.Request), Answer: texts.Nullable(heard.Answer == "", heard.Answer),
 		ReadFrom: texts.Nullable(heard.ReadFrom == "", heard.ReadFrom),
 	}
-	if o.Verdict.IsError() {
-		said.Error = &next.Error
+	decides = decides && o.Verdict.IsError()
+	if o.Verdict.IsError() || o.Verdict == job.Released {
+		said.Error = texts.NullText(next.Error)
 		if !decides && !next.Status.IsFinal() {
 			said.RetryTime = job.Time{Time: next.Scheduled}
 		}
@@ -268,7 +272,9 @@ func (a *app) sayTry(i *instance, ended attempted, next policy.Next, decides boo
 	switch {
 	case o.Verdict == job.Sent:
 		a.out.line("outcome: sent, after %s: the job would wait for an answer", took)
-	case !o.Verdict.IsError():
+	case o.Verdict == job.Released && !next.Status.IsFinal():
+		a.out.line("outcome: release, after %s: the job would start again at %s", took, i.local(next.Scheduled))
+	case o.Verdict == job.Finished:
 		a.out.line("outcome: finished, after %s", took)
 	default:
 		a.out.line("outcome: %s, after %s", o.Verdict, took)

@@ -93,6 +93,8 @@ type Handler struct {
 	Stream []string
 	// Processes is how many programs of a stream a worker runs at most. InFlight is how many jobs each has at once.
 	Processes, InFlight int
+	// StartTimeout is how long a stream's program may take to start; 0 leaves that to the programs.
+	StartTimeout time.Duration
 	// HTTP is the endpoint that receives the jobs, or nil.
 	HTTP *HTTP
 	// Dir is the absolute path of the working directory.

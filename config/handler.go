@@ -73,6 +73,7 @@ func (b builder) handler(path string, s handlerSection) (h Handler) {
 		h.Stream = s.Stream
 		h.Processes = b.integer(path+".processes", s.Processes, b.slots, 1, 10000)
 		h.InFlight = b.integer(path+".in_flight", s.InFlight, 1, 1, 10000)
+		h.StartTimeout = b.seconds(path+".start_timeout", s.StartTimeout, 0, time.Second)
 	}
 	return h
 }

@@ -160,10 +160,11 @@ type scheduleSection struct {
 
 // handlerSection lists in "of" the kinds of handler that a key is for; without it, the key is for all.
 type handlerSection struct {
-	Exec      []string `mapstructure:"exec"`
-	Stream    []string `mapstructure:"stream"`
-	Processes string   `mapstructure:"processes" of:"stream"`
-	InFlight  string   `mapstructure:"in_flight" of:"stream"`
+	Exec         []string `mapstructure:"exec"`
+	Stream       []string `mapstructure:"stream"`
+	Processes    string   `mapstructure:"processes" of:"stream"`
+	InFlight     string   `mapstructure:"in_flight" of:"stream"`
+	StartTimeout string   `mapstructure:"start_timeout" of:"stream"`
 	// HTTP is nil if absent.
 	HTTP           *httpSection `mapstructure:"http"`
 	DashArguments  string       `mapstructure:"dash_arguments" of:"exec"`

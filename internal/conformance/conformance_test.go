@@ -62,6 +62,7 @@ type want struct {
 	error, result, output string
 	errorHas, outputHas   string
 	after                 time.Duration
+	count                 bool
 	// progress is the last reported progress.
 	progress string
 	// long: the report exceeds the kept output, and so is part of it if printed.
@@ -84,6 +85,8 @@ var cases = []struct {
 	{"for good, and after", words{Verdict: job.Failed, Error: []byte("no such customer"), After: 300}, want{verdict: job.Failed, error: "no such customer"}, nil},
 	{"sent", words{Verdict: job.Sent}, want{verdict: job.Sent}, nil},
 	{"sent, with a receipt", words{Verdict: job.Sent, Result: []byte("ticket 5")}, want{verdict: job.Sent, result: "ticket 5"}, nil},
+	{"release", words{Verdict: job.Released}, want{verdict: job.Released}, nil},
+	{"release, after", words{Verdict: job.Released, After: 30, Count: true}, want{verdict: job.Released, after: 30 * time.Second, count: true}, nil},
 	{"a result beside an error", words{Verdict: job.TryAgain, Error: []byte("busy"), Result: []byte("half")}, want{verdict: job.TryAgain, error: "busy"}, nil},
 
 	// each in the kind's own form, if it has one besides the reply
@@ -217,7 +220,7 @@ func (w want) check(t *testing.T, o job.Outcome, k kind) {
 	if k.reply != nil {
 		o.Output = k.reply.ReplaceAllString(o.Output, "")
 	}
-	dbtest.Ensure(t, o.Verdict == w.verdict && o.Result == w.result && o.RetryAfter == w.after,
+	dbtest.Ensure(t, o.Verdict == w.verdict && o.Result == w.result && o.RetryAfter == w.after && o.Count == w.count,
 		"%s with %.100q, after %s; want %s with %.100q, after %s", o.Verdict, o.Result, o.RetryAfter, w.verdict, w.result, w.after)
 	dbtest.Ensure(t, (w.errorHas != "" || o.Error == w.error) && strings.Contains(o.Error, w.errorHas),
 		"the error is %.300q, want %q%q", o.Error, w.error, w.errorHas)

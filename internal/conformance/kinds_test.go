@@ -112,7 +112,7 @@ func sayExec() {
 	if err := json.NewDecoder(os.Stdin).Decode(&m); err != nil {
 		panic(err)
 	}
-	status := map[job.Verdict]int{job.Finished: 0, job.Sent: 0, job.TryAgain: 75, job.Failed: 65}[m.Words.verdict()]
+	status := map[job.Verdict]int{job.Finished: 0, job.Sent: 0, job.Released: 0, job.TryAgain: 75, job.Failed: 65}[m.Words.verdict()]
 	switch ended := m.work(terminated(m.Words), os.Stderr, m.progress(os.Stdout, false)); {
 	case !ended:
 		status = 1
@@ -128,16 +128,24 @@ func sayExec() {
 func sayStream() {
 	var printing sync.Mutex
 	in := bufio.NewReader(os.Stdin)
+	var late sync.WaitGroup
 	for {
 		line, err := in.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
+			late.Wait()
 			os.Exit(0)
 		}
 		var m message
 		if err := json.Unmarshal(line, &m); err != nil {
 			panic(err)
 		}
+		if m.Words.Late {
+			late.Add(1)
+		}
 		go func() {
+			if m.Words.Late {
+				defer late.Done()
+			}
 			if !m.work(terminated(m.Words), os.Stderr, m.progress(os.Stdout, true)) {
 				os.Exit(1)
 			}
@@ -156,7 +164,7 @@ func sayHTTP(deaf context.Context, answer http.ResponseWriter, r *http.Request) 
 	}
 	w := m.Words
 	status := map[job.Verdict]int{
-		job.Finished: http.StatusOK, job.Sent: http.StatusAccepted, job.TryAgain: http.StatusServiceUnavailable, job.Failed: http.StatusUnprocessableEntity,
+		job.Finished: http.StatusOK, job.Released: http.StatusOK, job.Sent: http.StatusAccepted, job.TryAgain: http.StatusServiceUnavailable, job.Failed: http.StatusUnprocessableEntity,
 	}[w.verdict()]
 	told := r.Context()
 	if w.Deaf {
@@ -215,6 +223,8 @@ func sayFunc(ctx, deaf context.Context, j *job.Job) (string, error) {
 		err = handler.ErrSent
 	case job.Failed:
 		err = handler.DoNotRetry(err)
+	case job.Released:
+		err = fmt.Errorf("wrapped: %w", handler.Release(time.Duration(w.After)*time.Second, w.Count))
 	}
 	return w.result(), err
 }

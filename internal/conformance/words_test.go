@@ -28,11 +28,13 @@ type words struct {
 	Hangs bool   `json:"hangs,omitempty"`
 	Deaf  bool   `json:"deaf,omitempty"`  // hangs even then
 	Begun string `json:"begun,omitempty"` // a file that is created before
+	Late  bool   `json:"late,omitempty"`  // reports when it is told to stop
 	// Verdict is the final verdict; empty means finished.
 	Verdict job.Verdict `json:"verdict,omitempty"`
 	Result  []byte      `json:"result,omitempty"` // any bytes, as a careless program prints them
 	Error   []byte      `json:"error,omitempty"`  // likewise
 	After   int         `json:"after,omitempty"`  // a delay in seconds
+	Count   bool        `json:"count,omitempty"`  // the release counts as an attempt
 	// Object makes the result JSON.
 	Object bool   `json:"object,omitempty"`
 	Fill   int    `json:"fill,omitempty"`   // the result has so many bytes
@@ -89,6 +91,7 @@ func (m message) work(told context.Context, log io.Writer, progress func(percent
 	}
 	select {
 	case <-told.Done():
+		return w.Late
 	case <-time.After(patience): // nothing should outlive the tests for long
 	}
 	return false
@@ -133,6 +136,9 @@ func (m message) reply(stream bool) string {
 	}
 	if len(w.Error) > 0 {
 		line += `,"error":` + quote(string(w.Error))
+	}
+	if w.Count {
+		line += `,"count":true`
 	}
 	if w.After > 0 {
 		line += fmt.Sprintf(`,"retry_after":%d`, w.After)

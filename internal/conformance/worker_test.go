@@ -62,6 +62,42 @@ var attempts = []struct {
 		},
 	},
 	{
+		name: "release", say: words{Verdict: job.Released, After: 3600}, timeout: time.Minute, do: (*shop).nothing,
+		want: end{job.Retry, job.None, "released"},
+	},
+	{
+		name: "released, then cancelled", say: words{Hangs: true, Late: true, Verdict: job.Released}, do: (*shop).cancel,
+		want: end{job.Final, "cancelled", "failed"},
+	},
+	{
+		name: "finished after its timeout", say: words{Hangs: true, Late: true}, timeout: time.Second, do: (*shop).nothing,
+		want:   end{job.Final, job.None, "finished"},
+		except: map[string]end{"http": {job.Retry, "timeout after 1s", "error"}}, // its request is closed
+	},
+	{
+		name: "released after its timeout", say: words{Hangs: true, Late: true, Verdict: job.Released}, timeout: time.Second, do: (*shop).nothing,
+		want: end{job.Retry, "timeout after 1s", "error"},
+	},
+	{
+		name: "failed after its timeout", say: words{Hangs: true, Late: true, Verdict: job.TryAgain, Error: []byte("busy")}, timeout: time.Second,
+		do: (*shop).nothing, want: end{job.Retry, "timeout after 1s", "error"},
+	},
+	{
+		name: "finished after the worker's SIGTERM", say: words{Hangs: true, Late: true}, do: (*shop).interrupt,
+		want:   end{job.Final, job.None, "finished"},
+		except: map[string]end{"http": {job.Retry, "interrupted", "error"}},
+	},
+	{
+		name: "released after the worker's SIGTERM", say: words{Hangs: true, Late: true, Verdict: job.Released}, do: (*shop).interrupt,
+		want:   end{job.Retry, job.None, "released"},
+		except: map[string]end{"http": {job.Retry, "interrupted", "error"}},
+	},
+	{
+		name: "finished after it was cancelled", say: words{Hangs: true, Late: true}, do: (*shop).cancel,
+		want:   end{job.Final, job.None, "finished"},
+		except: map[string]end{"http": {job.Final, "cancelled", "failed"}},
+	},
+	{
 		name: "cancel", say: words{Hangs: true, Progress: 40, Note: []byte("🙂")}, do: (*shop).cancel,
 		want: end{job.Final, "cancelled", "failed"},
 	},
@@ -99,6 +135,9 @@ func TestKindsInAWorker(t *testing.T) {
 				lockFor := s.params.LockFor
 				if c.name == "lost lock" {
 					lockFor = 9 * time.Second // it finds out when it renews its lock
+				}
+				if c.say.Late {
+					s.patient()
 				}
 				at := s.start(c.say, c.timeout, lockFor)
 				c.do(s, at)
@@ -172,6 +211,18 @@ func newShop(t *testing.T, driver, source string) *shop {
 	}
 	s.params.Options = worker.Options{Concurrency: 2 * len(kinds), Grace: grace, LockFor: time.Minute, RunFor: 2 * patience}
 	return s
+}
+
+// patient gives programs the time that a busy machine needs between TERM and KILL.
+func (s *shop) patient() {
+	for _, one := range s.speakers {
+		switch h := one.Handler.(type) {
+		case *handler.Exec:
+			h.Grace = patience
+		case *handler.Stream:
+			h.Grace = patience
+		}
+	}
 }
 
 // add enqueues a job for a kind.

@@ -22,6 +22,8 @@ type Hooks struct {
 	// Settled gets what to call when the attempt's end is stored: what the job became, when it runs again, and how the
 	// attempt counts. The status is empty if the end was not stored by this worker, or its answer was lost.
 	Settled func(func(job.Status, time.Time, job.Outcome))
+	// Expire moves the end of the attempt's time to so long from now, for a handler whose Boots says so.
+	Expire func(in time.Duration)
 	// Note gets what is heard, at any time while the handler runs.
 	Note func(add func(*Heard))
 }
@@ -125,6 +127,9 @@ func Settled(ctx context.Context, f func(job.Status, time.Time, job.Outcome)) bo
 	}
 	return settled != nil
 }
+
+// Expire is the hook to move the end of the attempt's time, or nil.
+func Expire(ctx context.Context) func(in time.Duration) { return of(ctx).Expire }
 
 // Note is the hook to add to what is heard, at any time while the handler runs, or nil.
 func Note(ctx context.Context) func(add func(*Heard)) { return of(ctx).Note }

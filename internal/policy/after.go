@@ -15,8 +15,8 @@ type Next struct {
 	// Output and Override are kept while the attempt has no entry in the activity.
 	Output, Override string
 	Scheduled        time.Time
-	// Interrupts counts the attempts that the retry policy doesn't count.
-	Interrupts int
+	// Uncounted and Interrupts are the job's.
+	Uncounted, Interrupts int
 	// Wake is when the job becomes due; zero if it is due.
 	Wake time.Time
 	// Data is new data from a retry handler; nil leaves the job's.
@@ -40,23 +40,32 @@ type Attempt struct {
 func (a Attempt) After(now time.Time, random float64) Next {
 	j, o, d := a.Job, a.Outcome, a.Decision
 	n := Next{
-		Status: job.StatusFinished, Error: job.None, Result: cmp.Or(o.Result, job.None), Scheduled: j.ScheduledRunTime, Interrupts: j.Interrupts,
+		Status: job.StatusFinished, Error: job.None, Result: cmp.Or(o.Result, job.None), Scheduled: j.ScheduledRunTime,
+		Uncounted: j.Uncounted, Interrupts: j.Interrupts,
 	}
 	if o.Verdict == job.Finished {
 		return n
 	}
-	n.Error = o.Reason()
-	counted := max(1, j.Attempt-j.Interrupts)
+	counted := max(1, j.Attempt-j.Uncounted)
 	switch {
 	case o.Verdict == job.Interrupted:
-		n.Interrupts++
+		n.Uncounted, n.Interrupts = n.Uncounted+1, n.Interrupts+1
 		d = &job.Decision{Again: true, At: now}
+	case o.Verdict == job.Released && o.Count && counted >= a.Policy.Attempts:
+		o.Error, d = releasedLast, &job.Decision{}
+	case o.Verdict == job.Released:
+		if d = (&job.Decision{Again: true, In: o.RetryAfter}); !o.Count {
+			n.Uncounted++
+		}
 	case d == nil:
 		byPolicy := Retry(a.Policy, counted, o, random)
 		if j.Losses == 1 { // perhaps not the job's fault
 			byPolicy.At = now
 		}
 		d = &byPolicy
+	}
+	if o.Verdict != job.Released || !d.Again {
+		n.Error = o.Reason()
 	}
 	if !d.Again {
 		if n.Status = job.StatusFailed; o.Verdict == job.Stopped {
@@ -76,6 +85,17 @@ func (a Attempt) After(now time.Time, random float64) Next {
 	n.Scheduled = Opening(j.Windows, a.Zone, at)
 	n.Status, n.Wake = StatusAt(n.Scheduled, now)
 	return n
+}
+
+// releasedLast is the error of a job whose last attempt was a counted release.
+const releasedLast = "released in its last attempt"
+
+// Lost counts an attempt of j that ended with its worker. That may not be the job's fault, unless it ran in a process of its own.
+func Lost(j *job.Job) {
+	if !j.IsQuarantined() {
+		j.Interrupts++
+	}
+	j.Losses = min(j.Losses+1, job.MaxAttempt)
 }
 
 // Opening is t if the windows are open then, else their next opening; loc is their time zone.

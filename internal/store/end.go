@@ -47,7 +47,7 @@ func (q *Queue) Leave(ctx context.Context, tx *engine.Tx, j *job.Job, o job.Outc
 // leftAs is a job whose attempt has this outcome and hasn't ended yet.
 func leftAs(status job.Status, j *job.Job, o job.Outcome) policy.Next {
 	return policy.Next{
-		Status: status, Error: o.Reason(), Output: o.Output, Override: o.RetryOverride(), Scheduled: j.ScheduledRunTime, Interrupts: j.Interrupts,
+		Status: status, Error: o.Reason(), Output: o.Output, Override: o.RetryOverride(), Scheduled: j.ScheduledRunTime, Uncounted: j.Uncounted, Interrupts: j.Interrupts,
 	}
 }
 
@@ -69,6 +69,8 @@ func (q *Queue) end(ctx context.Context, tx *engine.Tx, j *job.Job, o job.Outcom
 	entry = q.Entry(j, activity.Finished)
 	entry.RunMS, entry.Error, entry.Output = o.Ran.Milliseconds(), next.Error, o.Output
 	switch {
+	case !next.Status.IsFinal() && o.Verdict == job.Released:
+		entry.State = activity.Released
 	case !next.Status.IsFinal():
 		entry.State = activity.Error
 	case next.Status != job.StatusFinished:
@@ -87,7 +89,7 @@ func (q *Queue) async(jobType string) bool { return q.configured[jobType].Async 
 func (q *Queue) write(ctx context.Context, tx *engine.Tx, j *job.Job, n policy.Next) error {
 	set, args := "", []any{
 		n.Status, n.Error, OrNone(n.Output), OrNone(n.Override), engine.At(n.Scheduled), engine.At(n.Wake), engine.At(tx.Now),
-		n.Interrupts, j.Losses, j.WorkerID,
+		n.Uncounted, n.Interrupts, j.Losses, j.WorkerID,
 	}
 	if n.Result != "" {
 		set, args = ", result = ?", append(args, n.Result)
@@ -102,7 +104,7 @@ func (q *Queue) write(ctx context.Context, tx *engine.Tx, j *job.Job, n policy.N
 	}
 	err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.SQL.ByID+
 		" SET status = ?, error = ?, output = ?, retry_override = ?, scheduled_run_time = ?, wake_time = ?, update_time = ?,"+
-		" interrupts = ?, losses = ?, worker_id = ?"+set+
+		" uncounted = ?, interrupts = ?, losses = ?, worker_id = ?"+set+
 		" WHERE id = ? AND status NOT IN ('finished', 'failed', 'closed')", append(args, j.ID)...)
 	if err != nil {
 		return fmt.Errorf("settle job %d: %w", j.ID, err)

@@ -43,6 +43,7 @@ var columns = []struct {
 	{"attempt_token", func(j *job.Job) any { return &j.AttemptToken }},
 	{"retry_override", func(j *job.Job) any { return &j.RetryOverride }},
 	{"stopping", func(j *job.Job) any { return &j.Stopping }},
+	{"uncounted", func(j *job.Job) any { return &j.Uncounted }},
 	{"interrupts", func(j *job.Job) any { return &j.Interrupts }},
 	{"losses", func(j *job.Job) any { return &j.Losses }},
 	{"retry_of", func(j *job.Job) any { return &j.RetryOf }},

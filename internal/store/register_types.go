@@ -122,7 +122,7 @@ func (q *Queue) MaxAttempts(j *job.Job) int {
 			t = r.defaultType(j.Type)
 		}
 	}
-	return t.Retry.Attempts + j.Interrupts
+	return t.Retry.Attempts + j.Uncounted
 }
 
 // defaultType is a type without settings of its own.

@@ -210,7 +210,7 @@ func (r rescue) end(ctx context.Context, tx *engine.Tx, s stuck, j *job.Job) ([]
 		return nil, tx.Write(ctx, "UPDATE "+r.table+" "+r.db.SQL.ByID+" SET status = ?, wake_time = ?, worker_id = 'NONE' WHERE id = ?", status, engine.At(wake), j.ID)
 	case j.Status == job.StatusAnswered:
 	case j.State() == job.Running && s.Gone:
-		j.Losses = min(j.Losses+1, job.MaxAttempt)
+		policy.Lost(j)
 	case j.State() == job.Running: // a lost decision leaves the losses
 		j.Losses = 0
 	}

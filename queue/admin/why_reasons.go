@@ -117,10 +117,12 @@ func (w *Why) scheduled() {
 	switch {
 	case !j.ScheduledRunTime.After(w.now):
 		w.add("due", "it has been due since %s, and the next worker takes it", at)
+	case j.State() == job.Retry && j.Error == job.None:
+		w.add("released", "attempt %d released it without an error; the next is due at %s", j.Attempt, at)
 	case j.State() == job.Retry:
 		of := ""
 		if t, ok := w.queue.s.Configured(j.Type); ok && !t.RetryHandler {
-			of = fmt.Sprintf(" of %d", max(t.Retry.Attempts+j.Interrupts, j.Attempt))
+			of = fmt.Sprintf(" of %d", max(t.Retry.Attempts+j.Uncounted, j.Attempt))
 		}
 		w.add("retry", "attempt %d%s failed (%s); the next is due at %s", j.Attempt, of, j.Error, at)
 	case len(j.Windows) > 0 && !j.Windows.Contains(w.now.In(w.queue.s.Location)):

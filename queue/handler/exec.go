@@ -30,13 +30,14 @@ const maxReason = 500
 // The last 16 KiB of output are kept. The last line, up to 1 MiB, may be a JSON object with an "outcome". It adds details,
 // and may make the exit status's verdict worse but never better:
 //
-//	{"outcome": "finished|retry|failed|sent", "result": …, "error": …, "retry_after": "5m"}
+//	{"outcome": "finished|retry|failed|sent|release", "result": …, "error": …, "retry_after": "5m", "count": true}
 //
 // If a last line looks like a reply but can't be read, exit status 0 becomes an error. A numeric retry_after is in seconds.
 // If the last line is no reply, the last kept reply before it counts. Such a reply may have no other keys than a reply's and
 // the job's id and token, and must agree with a nonzero exit status.
 //
-// When the context ends, the program's process group gets TERM and, after Grace, KILL. When the program ends for any reason,
+// When the context ends, the program's process group gets TERM and, after Grace, KILL. A reply that the work is finished or sent
+// still counts before KILL, but not exit status 0 alone, with which many programs end at TERM. When the program ends for any reason,
 // the rest of its group is killed.
 //
 // An argument that is exactly a placeholder is replaced by a value: {{data.NAME}} or {{data.customer.name}} from the job's
@@ -61,7 +62,10 @@ func (e *Exec) Handle(ctx context.Context, j *job.Job) (outcome job.Outcome) {
 		return job.Outcome{Verdict: job.Failed, Error: texts.Clean("not started: " + err.Error())}
 	}
 	out, end, err := e.run(ctx, j, argv, Message(j))
-	outcome, from := outcomeOf(end, out, j)
+	outcome, from, said := outcomeOf(end, out, j)
+	if stopped, is := errors.AsType[stopError](err); is && said && stopped.heeded && countsLate(ctx, outcome.Verdict) {
+		err = nil
+	}
 	if err != nil { // the output then means nothing
 		outcome = tryAgain(err.Error())
 		if filled && errors.Is(err, syscall.E2BIG) {
@@ -74,14 +78,15 @@ func (e *Exec) Handle(ctx context.Context, j *job.Job) (outcome job.Outcome) {
 	return outcome
 }
 
-// outcomeOf turns a program's end and output into an outcome. from says in words what decided.
-func outcomeOf(end ending, out printed, j *job.Job) (outcome job.Outcome, from string) {
+// outcomeOf turns a program's end and output into an outcome. from says in words what decided, and
+// said that a reply did.
+func outcomeOf(end ending, out printed, j *job.Job) (outcome job.Outcome, from string, said bool) {
 	if end.says() != job.Finished {
 		outcome = tryAgain(failure(end, out))
 	}
 	outcome.Verdict = end.says()
 	if end.Signaled() {
-		return outcome, "the signal that killed it"
+		return outcome, "the signal that killed it", false
 	}
 	from = fmt.Sprintf("exit status %d, ", end.ExitStatus())
 	switch r, err := parseReply(out, j, outcome.Verdict); {
@@ -89,12 +94,12 @@ func outcomeOf(end ending, out printed, j *job.Job) (outcome job.Outcome, from s
 		if outcome.Verdict == job.Finished {
 			outcome = tryAgain(fmt.Sprintf("the handler's reply can't be read: %v: %s", err, quoted(out.last)))
 		}
-		return outcome, from + "and a last line that can't be read"
+		return outcome, from + "and a last line that can't be read", false
 	case r.said != "":
 		r.amend(&outcome)
-		return outcome, from + "and the reply that it printed"
+		return outcome, from + "and the reply that it printed", true
 	}
-	return outcome, from + "without a reply"
+	return outcome, from + "without a reply", false
 }
 
 // ending is how a program ended, and which limit it exceeded, if known.

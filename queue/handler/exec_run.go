@@ -40,8 +40,8 @@ func (e *Exec) run(ctx context.Context, j *job.Job, argv []string, input []byte)
 	end, err = e.reap(p)
 	switch {
 	case p.Interrupted():
-		if err = context.Cause(ctx); p.Ignored() != "" {
-			err = fmt.Errorf("%w%s", err, p.Ignored())
+		if err = (stopError{context.Cause(ctx), !byGuard}); p.Ignored() != "" {
+			err = fmt.Errorf("%w%s", context.Cause(ctx), p.Ignored())
 		}
 	case byGuard:
 		// a worker that was itself stopped learns only now that its time is over
@@ -54,6 +54,12 @@ func (e *Exec) run(ctx context.Context, j *job.Job, argv []string, input []byte)
 	out = buffer.end()
 	out.left = leftBehind(within, outside)
 	return out, end, err
+}
+
+// stopError is the cause for which a program had to be stopped, and ended at TERM. heeded says that it was not its guard.
+type stopError struct {
+	error
+	heeded bool
 }
 
 // leftBehind notes the processes that a program left, on one line for those killed now and one for later.

@@ -152,7 +152,7 @@ func TestExecFindsProgramAgain(t *testing.T) {
 
 func TestExecStdin(t *testing.T) {
 	var want any
-	const text = `{"id":7,"queue":"emails","job_type":"send","job_key":"order-1","job_data":{"to":"a@example.com"},"attempt":2,
+	const text = `{"id":7,"queue":"emails","job_type":"send","job_key":"order-1","job_data":{"to":"a@example.com"},"attempt":2,"interrupts":1,
 		"token":"0198-token","priority":100,"timeout_ms":90000,"scheduled_run_time":"2026-03-01T11:00:00Z","create_time":"2026-03-01T10:00:00.25Z"}`
 	dbtest.OK(t, json.Unmarshal([]byte(text), &want))
 	var got any

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/handling"
+	"github.com/hipq/hipq/internal/policy"
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -55,7 +56,10 @@ func outcomeOfFunc(ctx context.Context, result string, err error) job.Outcome {
 	}
 	outcome := tryAgain(err.Error())
 	override, _ := errors.AsType[*retryOverride](err)
+	release, _ := errors.AsType[*released](err)
 	switch {
+	case override == nil && release != nil && !timedOut(ctx):
+		return job.Outcome{Verdict: job.Released, RetryAfter: release.after, Count: release.count}
 	case override == nil && errors.Is(err, ErrSent):
 		return finished(job.Sent, result)
 	case override != nil && override.never:
@@ -151,6 +155,28 @@ func RetryAfter(err error, delay time.Duration) error {
 	}
 	inner, _ := errors.AsType[*retryOverride](err)
 	return &retryOverride{error: err, never: inner != nil && inner.never, after: max(0, delay)}
+}
+
+type released struct {
+	after time.Duration
+	count bool
+}
+
+func (r *released) Error() string { return "released" }
+
+// Release is returned by a Func to put the job back without an error: it runs again after the delay, or the retry policy's if that
+// is 0. The attempt counts for the retry policy only if count is set, and in the last one the job fails then.
+func Release(after time.Duration, count bool) error { return &released{max(0, after), count} }
+
+// timedOut says that the attempt's time is over. Its handler can't release the job then, because that would hide the timeout.
+func timedOut(ctx context.Context) bool {
+	_, is := errors.AsType[policy.TimeoutError](context.Cause(ctx))
+	return is || errors.Is(ctx.Err(), context.DeadlineExceeded)
+}
+
+// countsLate says that a reply counts although its handler had to be stopped: the work is done, and would be done twice otherwise.
+func countsLate(ctx context.Context, v job.Verdict) bool {
+	return v == job.Finished || v == job.Sent || v == job.Released && !timedOut(ctx)
 }
 
 // panicked returns the outcome of a panic. Call it where the panic is recovered.

@@ -28,7 +28,7 @@ func FuzzReplies(f *testing.F) {
 			out.Took(n)
 			rest = rest[n:]
 		}
-		got, _ := outcomeOf(ending{WaitStatus: syscall.WaitStatus(int(status) << 8)}, out.end(), j)
+		got, _, _ := outcomeOf(ending{WaitStatus: syscall.WaitStatus(int(status) << 8)}, out.end(), j)
 		dbtest.Ensure(t, status == 0 || got.Verdict != job.Finished && got.Verdict != job.Sent, "exit status %d is %s", status, got.Verdict)
 		dbtest.Ensure(t, utf8.ValidString(got.Error) && utf8.ValidString(got.Output), "%+v", got)
 		if answer, err := parseLine(text); err == nil && answer.progress == nil && answer.said == "" {

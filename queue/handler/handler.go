@@ -64,7 +64,7 @@ func With(h Handler, around ...Middleware) Handler {
 }
 
 // Log is middleware that logs each attempt's start and its handler's end (debug) and, once the worker has stored it, what was
-// decided: finished, sent or cancelled (info), retry (warn, with its time as retry_at) or failed for good (error). Fields are
+// decided: finished, sent, released or cancelled (info), retry (warn, with its time as retry_at) or failed for good (error). Fields are
 // queue, job_id, job_type, job_key, attempt and max_attempts, and at the end ran and error. It never logs job data or results.
 func Log(log *slog.Logger) Middleware {
 	return func(next Handler) Handler {
@@ -73,17 +73,19 @@ func Log(log *slog.Logger) Middleware {
 			log.DebugContext(ctx, "job started")
 			tell := func(became job.Status, retryAt time.Time, o job.Outcome) {
 				log := log.With("ran", o.Ran)
-				switch became {
-				case job.StatusFinished:
-					log.Info("job finished")
-				case job.StatusAwaiting:
-					log.Info("job sent")
-				case job.StatusClosed:
-					log.Info("job cancelled")
-				case job.StatusFailed:
-					log.Error("job failed for good", "error", o.Reason())
-				case job.StatusAvailable, job.StatusScheduled:
+				switch again := became == job.StatusAvailable || became == job.StatusScheduled; {
+				case again && o.Verdict == job.Released:
+					log.Info("job released", "retry_at", retryAt)
+				case again:
 					log.Warn("job will be retried", "error", o.Reason(), "retry_at", retryAt)
+				case became == job.StatusFinished:
+					log.Info("job finished")
+				case became == job.StatusAwaiting:
+					log.Info("job sent")
+				case became == job.StatusClosed:
+					log.Info("job cancelled")
+				case became == job.StatusFailed:
+					log.Error("job failed for good", "error", o.Reason())
 				default:
 					log.Warn("attempt ended, and this worker doesn't know what was decided", "verdict", o.Verdict, "error", o.Error)
 				}

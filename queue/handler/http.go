@@ -181,7 +181,7 @@ func outcomeOfAnswer(answer *http.Response, text string, j *job.Job, now time.Ti
 		said.amend(&outcome)
 	}
 	switch {
-	case outcome.Verdict == job.TryAgain && outcome.RetryAfter == 0:
+	case (outcome.Verdict == job.TryAgain || outcome.Verdict == job.Released) && outcome.RetryAfter == 0:
 		outcome.RetryAfter = retryAfter(answer.Header, now)
 	case outcome.Verdict == job.Finished && answer.StatusCode == http.StatusAccepted:
 		outcome.Verdict = job.Sent

@@ -64,7 +64,7 @@ func sh(script string) *handler.Exec {
 
 func testJob() *job.Job {
 	return &job.Job{
-		ID: 7, Queue: "emails", Type: "send", Key: "order-1", Data: `{"to":"a@example.com"}`, Attempt: 2, AttemptToken: "0198-token",
+		ID: 7, Queue: "emails", Type: "send", Key: "order-1", Data: `{"to":"a@example.com"}`, Attempt: 2, Interrupts: 1, AttemptToken: "0198-token",
 		Priority: 100, Timeout: 90 * time.Second,
 		ScheduledRunTime: time.Date(2026, 3, 1, 12, 0, 0, 0, time.FixedZone("CET", 3600)),
 		CreateTime:       time.Date(2026, 3, 1, 10, 0, 0, 250_000_000, time.UTC),

@@ -15,6 +15,7 @@ type message struct {
 	Key              string          `json:"job_key"`
 	Data             json.RawMessage `json:"job_data"`
 	Attempt          int             `json:"attempt"`
+	Interrupts       int             `json:"interrupts"`
 	Token            string          `json:"token"`
 	Priority         int             `json:"priority"`
 	TimeoutMS        int64           `json:"timeout_ms"`
@@ -24,7 +25,7 @@ type message struct {
 
 func newMessage(j *job.Job) message {
 	return message{
-		ID: j.ID, Queue: j.Queue, Type: j.Type, Key: j.Key, Data: texts.NullJSON(j.Data), Attempt: j.Attempt, Token: j.AttemptToken,
+		ID: j.ID, Queue: j.Queue, Type: j.Type, Key: j.Key, Data: texts.NullJSON(j.Data), Attempt: j.Attempt, Interrupts: j.Interrupts, Token: j.AttemptToken,
 		Priority: j.Priority, TimeoutMS: j.Timeout.Milliseconds(),
 		ScheduledRunTime: j.ScheduledRunTime.UTC().Format(time.RFC3339Nano), CreateTime: j.CreateTime.UTC().Format(time.RFC3339Nano),
 	}

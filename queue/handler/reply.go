@@ -19,7 +19,7 @@ import (
 
 // reply is what a handler may say about its job, as one JSON object:
 //
-//	{"outcome": "finished|retry|failed|sent", "result": …, "error": …, "retry_after": "5m"}
+//	{"outcome": "finished|retry|failed|sent|release", "result": …, "error": …, "retry_after": "5m", "count": true}
 //
 // result and error may be any JSON: strings stand for their text, other values for their JSON.
 type reply struct {
@@ -27,6 +27,8 @@ type reply struct {
 	Result     json.RawMessage `json:"result"`
 	Error      json.RawMessage `json:"error"`
 	RetryAfter json.RawMessage `json:"retry_after"`
+	// Count says that a release counts for the retry policy.
+	Count json.RawMessage `json:"count"`
 	addressee
 	said job.Verdict
 }
@@ -98,8 +100,15 @@ func (r *reply) judge() error {
 	case job.Finished, job.TryAgain, job.Failed, job.Sent:
 		r.said = said
 		return nil
+	case job.Released: // no error text could say that a value was ignored
+		r.said = said
+		if count := jsonText(r.Count); count != "" && count != "true" && count != "false" {
+			return fmt.Errorf("its count is %s, which is not true or false", quoted(count))
+		}
+		_, err := parseRetryAfter(r.RetryAfter)
+		return texts.Wrap(err, "its retry_after")
 	}
-	return fmt.Errorf("its outcome is %s, which is not one of finished, retry, failed, sent", quoted(string(r.Outcome)))
+	return fmt.Errorf("its outcome is %s, which is not one of finished, retry, failed, sent, release", quoted(string(r.Outcome)))
 }
 
 // earlierReply returns the last line with an outcome that has only a reply's keys and names no other job. Other lines are
@@ -162,6 +171,11 @@ func (r reply) amend(o *job.Outcome) {
 	}
 	if o.Verdict == job.Finished || o.Verdict == job.Sent {
 		*o = finished(o.Verdict, jsonText(r.Result))
+		return
+	}
+	if o.Verdict == job.Released {
+		o.RetryAfter, _ = parseRetryAfter(r.RetryAfter) // checked
+		o.Count = jsonText(r.Count) == "true"
 		return
 	}
 	o.Error = cmp.Or(head(jsonText(r.Error), job.MaxDataBytes), o.Error, "the handler said "+string(r.said))

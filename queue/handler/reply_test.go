@@ -20,7 +20,7 @@ func xs(n int) string { return fmt.Sprintf(`head -c %d /dev/zero | tr '\0' x`, n
 func TestUnreadableReply(t *testing.T) {
 	long := `printf '{"outcome":"failed","error":"'; ` + xs(2<<20) + `; echo '"}'`
 	tests := []struct{ name, script, want string }{
-		{"another word", `echo '{"outcome":"great"}'`, `its outcome is "great", which is not one of finished, retry, failed, sent: {"outcome":"great"}`},
+		{"another word", `echo '{"outcome":"great"}'`, `its outcome is "great", which is not one of finished, retry, failed, sent, release: {"outcome":"great"}`},
 		{"one of hipq's own", `echo '{"outcome":"cancelled"}'`, `its outcome is "cancelled", which`},
 		{"another kind", `echo '{"outcome":5}'`, `its outcome is 5, which`},
 		{"null", `echo '{"outcome":null}'`, `its outcome is null, which`},

@@ -152,7 +152,7 @@ func TestRetryExecReadsTheOutcome(t *testing.T) {
 		var got map[string]any
 		dbtest.OK(t, json.Unmarshal([]byte(*d.Data), &got))
 		want := map[string]any{
-			"id": 7.0, "queue": "emails", "job_type": "send", "job_key": "order-1", "job_data": map[string]any{"to": "a@example.com"}, "attempt": 2.0,
+			"id": 7.0, "queue": "emails", "job_type": "send", "job_key": "order-1", "job_data": map[string]any{"to": "a@example.com"}, "attempt": 2.0, "interrupts": 1.0,
 			"token": "0198-token", "priority": 100.0, "timeout_ms": 90000.0, "scheduled_run_time": "2026-03-01T11:00:00Z", "create_time": "2026-03-01T10:00:00.25Z",
 			"error": o.Error, "outcome": string(o.Verdict), "retry_after": o.RetryAfter.Seconds(),
 		}

@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,7 +17,9 @@ import (
 // Stream runs programs that each take many jobs, which saves a start per job. Each job is a line of JSON on stdin, as for
 // Exec. The program answers each job with a line on stdout, in any order:
 //
-//	{"id": 7, "token": "…", "outcome": "finished|retry|failed|sent", "result": …, "error": …, "retry_after": "5m"}
+//	{"id": 7, "token": "…", "outcome": "finished|retry|failed|sent|release", "result": …, "error": …, "retry_after": "5m", "count": true}
+//
+// Before its first answer, it may say that it has started: {"ready": true}. The timeouts of its jobs begin then.
 //
 // The id, and the token if given, must be the job's. Lines without a leading brace, and stderr, are the log; each attempt
 // keeps the last 16 KiB logged while it ran.
@@ -29,7 +32,7 @@ import (
 // When no job is left that may go on, it gets TERM and, after Grace, KILL. If all were answered, it first has Grace to end. A
 // program that closes stdin or stdout and lives on is treated alike.
 //
-// A job that must be stopped ends within Grace. After half of it, the program gets TERM whatever other jobs it has; their
+// A job that must be stopped ends within Grace. Its answer still counts if it says that the work is finished or sent. After half of it, the program gets TERM whatever other jobs it has; their
 // errors name that job. Programs that keep ending without any answer are restarted ever more slowly.
 //
 // A Stream serves the jobs of one queue, because it tells them apart by ID. It is safe for concurrent use. Close it when the
@@ -40,20 +43,32 @@ type Stream struct {
 	Processes int
 	// InFlight is how many jobs each program may have at once; below 1 means 1. Jobs that begin together arrive in any order.
 	InFlight int
+	// StartTimeout is how long a program may take to say that it is ready, or to answer, before a job's timeout begins. 0 means
+	// DefaultStartTimeout after a program of the stream has said so; before that, timeouts run from the beginning.
+	StartTimeout time.Duration
 	// Log, if set, gets a warning when a program is replaced because of unreadable output.
 	Log *slog.Logger
 
-	mu       sync.Mutex
-	talks    []*talk // with programs that take jobs
-	starting int     // programs being started
-	closed   bool
-	futile   int           // programs in a row that ended without any answer
-	startAt  time.Time     // earliest next start
-	lastEnd  string        // why the last of them ended
-	note     string        // the beginning of the next program's first log
-	changed  chan struct{} // closed when a program may have room; nil without waiters
-	ending   sync.WaitGroup
+	mu        sync.Mutex
+	talks     []*talk // with programs that take jobs
+	starting  int     // programs being started
+	closed    bool
+	futile    int           // programs in a row that ended without any answer
+	startAt   time.Time     // earliest next start
+	lastEnd   string        // why the last of them ended
+	note      string        // the beginning of the next program's first log
+	announces bool          // a program has said that it is ready
+	changed   chan struct{} // closed when a program may have room; nil without waiters
+	ending    sync.WaitGroup
 }
+
+// DefaultStartTimeout is for the programs of a Stream without StartTimeout that say when they are ready.
+const DefaultStartTimeout = time.Minute
+
+// Boots says that the handler moves the end of an attempt's time.
+func (s *Stream) Boots() bool { return true }
+
+func (s *Stream) startTimeout() time.Duration { return cmp.Or(s.StartTimeout, DefaultStartTimeout) }
 
 var errClosed = errors.New("the worker has ended")
 

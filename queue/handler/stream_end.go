@@ -135,7 +135,10 @@ func (t *talk) finish(end ending, err error, byGuard bool, read int64, left stri
 		t.land(id, f, l)
 	}
 	t.retired = true
-	if !t.answered && !t.stopping {
+	if t.boot != nil {
+		t.boot.Stop()
+	}
+	if !t.answered && (!t.stopping || t.late) {
 		t.stream.wasFutile(t.last)
 	}
 	t.stream.leave(t) // only now, because it wakes jobs that may start the next program

@@ -48,6 +48,14 @@ func parseLine(line []byte) (r streamReply, err error) {
 	return r, err
 }
 
+// isReady says whether a line says that its program has started: {"ready": true}.
+func isReady(line []byte) bool {
+	var r struct {
+		Ready bool `json:"ready"`
+	}
+	return bytes.Contains(line, []byte(`"ready"`)) && decodeOnly(line, &r) && r.Ready
+}
+
 type streamLine struct {
 	text []byte // without its line end
 	// rest is the end of what exceeds a reply's length, with the line end; nil if nothing does.

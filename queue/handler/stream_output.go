@@ -57,7 +57,13 @@ func (t *talk) hear(line streamLine) {
 			f.hint = hint
 		}
 	}
-	if err == nil && r.id == 0 {
+	switch {
+	case err != nil || r.id != 0:
+		t.isReady(false)
+	case isReady(line.text):
+		t.isReady(true)
+		return
+	default:
 		t.note(line.addTo)
 		return
 	}
@@ -91,7 +97,7 @@ func (t *talk) hear(line streamLine) {
 		}
 		outcome := job.Outcome{Verdict: job.Finished}
 		r.amend(&outcome)
-		t.land(r.id, f, landing{outcome: outcome})
+		t.land(r.id, f, landing{outcome: outcome, open: line.open})
 		t.stop()
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/handling"
+	"github.com/hipq/hipq/internal/policy"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -39,6 +40,12 @@ type talk struct {
 	silent   bool     // it can't answer any more
 	stopping bool
 	kill     *time.Timer
+	// boots says that timeouts begin when the program is ready, until bootBy at the latest; boot ends it then.
+	boots    bool
+	bootBy   time.Time
+	boot     *time.Timer
+	ready    bool       // it has answered, or said that it is ready
+	late     bool       // it wasn't ready in time
 	endedFor string     // why it was ended despite other jobs
 	before   int64      // the job answered last
 	hint     string     // a hint why answers are missing
@@ -54,8 +61,11 @@ type flight struct {
 	from int64
 	// over is why it must be stopped; nil means that it may go on.
 	over error
-	late bool   // its time is over
-	hint string // a hint about a line that may have been its answer
+	late bool // its time is over
+	// timeout is the job's, and expire moves its end; nil if the caller can't do that.
+	timeout time.Duration
+	expire  func(in time.Duration)
+	hint    string // a hint about a line that may have been its answer
 	// endBy is when it must have ended.
 	endBy time.Time
 	// hurry ends the program before endBy, whatever other jobs it has.
@@ -72,6 +82,8 @@ type flight struct {
 type landing struct {
 	outcome           job.Outcome
 	unread, abandoned bool
+	// open says that the answer had no newline.
+	open bool
 	left              string
 }
 
@@ -92,6 +104,7 @@ func (s *Stream) open(ctx context.Context) (*talk, error) {
 		return nil, err
 	}
 	s.mu.Lock()
+	t.boots, t.bootBy = s.StartTimeout > 0 || s.announces, time.Now().Add(s.startTimeout())
 	if s.note != "" {
 		t.idle, s.note = logged(nil, []byte(s.note)), ""
 	}
@@ -101,6 +114,10 @@ func (s *Stream) open(ctx context.Context) (*talk, error) {
 }
 
 func (t *talk) begin() {
+	if t.mu.Lock(); t.boots && !t.ready {
+		t.boot = time.AfterFunc(time.Until(t.bootBy), t.notReady)
+	}
+	t.mu.Unlock()
 	go t.listen()
 	go t.follow()
 	go t.await()
@@ -109,6 +126,7 @@ func (t *talk) begin() {
 // ask gives the program a job and waits for the answer. unread says that the program hasn't read it.
 func (t *talk) ask(ctx context.Context, j *job.Job, line []byte) (outcome job.Outcome, unread bool) {
 	f := &flight{token: j.AttemptToken, from: -1, done: make(chan landing, 1), note: handling.Note(ctx), progress: handling.Say(ctx)}
+	f.timeout, f.expire = j.Timeout, handling.Expire(ctx)
 	if added, err := t.add(j.ID, f); err != nil {
 		return tryAgain(err.Error()), false
 	} else if !added {
@@ -129,7 +147,7 @@ func (t *talk) ask(ctx context.Context, j *job.Job, line []byte) (outcome job.Ou
 	}
 	switch outcome = landed.outcome; {
 	case landed.abandoned:
-	case over != nil || landed.unread:
+	case landed.unread, over != nil && (landed.open || !countsLate(ctx, outcome.Verdict)):
 		outcome = tryAgain(context.Cause(ctx).Error() + t.program.Ignored() + hint)
 	case t.stream.Guard.ofWorker().MayStop():
 		outcome = tryAgain(errGuardStops.Error())
@@ -159,6 +177,9 @@ func (t *talk) add(id int64, f *flight) (added bool, err error) {
 		f.log, t.idle = t.idle, nil
 	}
 	t.flights[id] = f
+	if t.boots && !t.ready && f.expire != nil {
+		f.expire(time.Until(t.bootBy) + f.timeout)
+	}
 	return true, nil
 }
 
@@ -213,11 +234,45 @@ func (t *talk) stopFor(ctx context.Context, id int64, f *flight) {
 	cause := context.Cause(ctx)
 	reason := fmt.Sprintf("job %d had to be stopped: %v", id, cause)
 	if t.flights[id] == f {
-		f.over, f.late = cause, errors.Is(ctx.Err(), context.DeadlineExceeded)
+		f.over, f.late = cause, timedOut(ctx)
 		f.endBy = time.Now().Add(t.stream.grace())
 		f.hurry = time.AfterFunc(t.stream.grace()/2, func() { t.endFor(id, f, reason) })
 	} // already answered; its sender may still wait for an unread line
 	t.retireFor(reason)
+}
+
+// isReady records that the program has begun its work, so that its jobs' timeouts begin. said says that it announced that.
+func (t *talk) isReady(said bool) {
+	if t.ready {
+		return
+	}
+	if t.ready = true; t.boot != nil {
+		t.boot.Stop()
+	}
+	if said {
+		t.stream.mu.Lock()
+		t.stream.announces = true
+		t.stream.mu.Unlock()
+	}
+	for _, f := range t.flights {
+		if (said || t.boots) && f.expire != nil {
+			f.expire(f.timeout)
+		}
+	}
+}
+
+// notReady ends a program that isn't ready in time.
+func (t *talk) notReady() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ready || t.retired {
+		return
+	}
+	t.late = true
+	t.retireFor("the program was not ready within " + policy.Brief(t.stream.startTimeout()))
+	if !t.stopping && len(t.flights) > 0 {
+		t.end()
+	}
 }
 
 // endFor ends a program with a job to stop, despite its other jobs.

@@ -258,7 +258,7 @@ func TestStreamMisunderstood(t *testing.T) {
 		{"unreadable", `{"id":ID,"outcome":`, `a line of the program can't be read: its JSON is incomplete; a reply is one line: {"id":2,"outcome":`},
 		{"too deep", `{"id":ID,"outcome":"finished","result":` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + "}", "a line of the program can't be read: invalid character '[' exceeded max depth: "},
 		{"no outcome", `{"id":ID,"result":"done"}`, `a line of the program can't be read: it has no outcome: {"id":2,"result":"done"}`},
-		{"another outcome", `{"id":ID,"outcome":"done"}`, `a line of the program can't be read: its outcome is "done", which is not one of finished, retry, failed, sent: `},
+		{"another outcome", `{"id":ID,"outcome":"done"}`, `a line of the program can't be read: its outcome is "done", which is not one of finished, retry, failed, sent, release: `},
 		{"no id", `{"outcome":"finished"}`, "a line of the program can't be read: it has an outcome but no id: "},
 		{"unknown", `{"id":99,"outcome":"finished"}`, "the program answered for job 99, which it doesn't have"},
 		{"progress of an unknown", `{"id":99,"progress":5}`, "the program reported progress of job 99, which it doesn't have"},
@@ -316,16 +316,16 @@ func TestStreamTimeoutBesideOthers(t *testing.T) {
 	wantFinished(t, outcomes(t, s, jobOf(4, task{}))[0])
 }
 
-// TestStreamTimeoutIsAnswered: a program that answers an overdue job, and lives, may go on with its others.
+// TestStreamTimeoutIsAnswered: an answer after the timeout counts if the work is done, and the program may go on with its others.
 func TestStreamTimeoutIsAnswered(t *testing.T) {
 	t.Parallel()
-	s := stream(t, 1, 2)
+	s := stream(t, 1, 3)
 	s.Grace = 4 * time.Second
 	wantFinished(t, outcomes(t, s, jobOf(9, task{}))[0]) // starts the program
-	late, other := jobOf(1, task{SleepMS: 700}), jobOf(2, task{SleepMS: 4000})
-	late.Timeout = 400 * time.Millisecond
-	got := outcomes(t, s, late, other)
-	dbtest.Ensure(t, got[0].Error == "timeout after 400ms" && got[1].Verdict == job.Finished, "%+v\n%+v", got[0], got[1])
+	late, busy, other := jobOf(1, task{SleepMS: 700}), jobOf(2, task{SleepMS: 700, Say: `{"id":ID,"outcome":"retry","error":"busy"}`}), jobOf(3, task{SleepMS: 4000})
+	late.Timeout, busy.Timeout = 400*time.Millisecond, 400*time.Millisecond
+	got := outcomes(t, s, late, busy, other)
+	dbtest.Ensure(t, got[0].Verdict == job.Finished && got[1].Error == "timeout after 400ms" && got[2].Verdict == job.Finished, "%+v\n%+v\n%+v", got[0], got[1], got[2])
 }
 
 // TestStreamHints: if a job stays unanswered after a wrong answer, its error says what is wrong.

@@ -50,7 +50,7 @@ type Job struct {
 	// Attempt counts the starts: 0 before the first, 3 during and after the third.
 	Attempt int
 	// MaxAttempts is the number of the last attempt by the retry policy; a retry handler may decide otherwise. It is set in a
-	// handler's job, and grows with Interrupts.
+	// handler's job, and grows with Uncounted.
 	MaxAttempts int
 	// ScheduledRunTime is when the job should next run, or should last have run if it is Final.
 	ScheduledRunTime time.Time
@@ -85,7 +85,11 @@ type Job struct {
 	RetryOverride string
 	// Stopping says that an operator cancelled the running attempt.
 	Stopping bool
-	// Interrupts counts attempts that ended because their worker was stopped. The retry policy ignores them.
+	// Uncounted counts the attempts that the retry policy ignores: interrupted ones, and those that released the job without
+	// Outcome.Count.
+	Uncounted int
+	// Interrupts counts the attempts that ended because their worker did: stopped, or lost unless the job ran in its own process.
+	// A handler that counts attempts itself subtracts them from Attempt.
 	Interrupts int
 	// Losses counts the latest consecutive attempts that ended with their worker.
 	Losses int
@@ -178,6 +182,8 @@ func (j *Job) Check() error {
 		return fmt.Errorf("%w: throttle_group is empty", ErrInvalid)
 	case j.Attempt < 0 || j.Attempt >= MaxAttempt:
 		return fmt.Errorf("%w: attempt %d is not from 0 to %d", ErrInvalid, j.Attempt, MaxAttempt-1)
+	case !j.IsNew() && (j.Uncounted < 0 || j.Uncounted > j.Attempt):
+		return fmt.Errorf("%w: uncounted %d is not from 0 to attempt %d", ErrInvalid, j.Uncounted, j.Attempt)
 	case !j.IsNew() && (j.Interrupts < 0 || j.Interrupts > j.Attempt):
 		return fmt.Errorf("%w: interrupts %d is not from 0 to attempt %d", ErrInvalid, j.Interrupts, j.Attempt)
 	case !j.IsNew() && (j.Losses < 0 || j.Losses > MaxAttempt):

@@ -18,6 +18,8 @@ const (
 	Failed Verdict = "failed"
 	// Sent: the work continues elsewhere, and an answer ends the attempt.
 	Sent Verdict = "sent"
+	// Released: the handler puts the job back without an error, to run again later.
+	Released Verdict = "release"
 	// Stopped: an operator cancelled the job while it ran.
 	Stopped Verdict = "cancelled"
 	// Interrupted: the worker was stopped. The job runs again at once; the retry policy doesn't count the attempt.
@@ -30,14 +32,16 @@ func (v Verdict) IsError() bool { return v == TryAgain || v == Failed }
 // Outcome is how an attempt ended.
 type Outcome struct {
 	Verdict Verdict
-	// Error is the reason; empty with Finished.
+	// Error is the reason; empty with Finished and Released.
 	Error string
 	// Result is kept with the job; empty means none.
 	Result string
 	// Output is what the handler printed, or its tail; it is kept with the attempt.
 	Output string
-	// RetryAfter is the handler's own delay with TryAgain; 0 leaves it to the policy.
+	// RetryAfter is the handler's own delay with TryAgain and Released; 0 leaves it to the policy.
 	RetryAfter time.Duration
+	// Count says that a Released attempt counts for the retry policy; in the last one, the job fails then.
+	Count bool
 	// Ran is how long the attempt took.
 	Ran time.Duration
 }

@@ -31,12 +31,16 @@ type attempt struct {
 	settled atomic.Pointer[func(job.Status, time.Time, job.Outcome)]
 	// handled is the handler's context, which wraps this one.
 	handled context.Context
+	// boots says that the handler may move the end of the time, by the hook expire.
+	boots bool
 
 	asked   atomic.Bool // guards the fields below
 	made    sync.Once
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	release func()
+	// clock ends the context if the handler boots.
+	clock *time.Timer
 }
 
 // over is the context of an attempt whose handler returned without using it.
@@ -49,8 +53,18 @@ func (a *attempt) context() context.Context {
 	a.asked.Store(true)
 	a.made.Do(func() {
 		timeout, back := a.Job.Timeout, make(chan struct{})
-		ctx, end := context.WithDeadlineCause(a.runner.jobs, a.began.Add(timeout), policy.TimeoutError(timeout))
+		ctx, end := a.runner.jobs, func() {}
+		if !a.boots {
+			ctx, end = context.WithDeadlineCause(ctx, a.began.Add(timeout), policy.TimeoutError(timeout))
+		}
 		a.ctx, a.cancel = context.WithCancelCause(ctx)
+		if a.boots {
+			a.clock = time.AfterFunc(time.Until(a.began.Add(timeout)), func() { a.cancel(policy.TimeoutError(timeout)) })
+			end = func() {
+				a.clock.Stop()
+				a.cancel(nil)
+			}
+		}
 		unwatch := context.AfterFunc(a.ctx, func() {
 			select {
 			case <-back:
@@ -67,6 +81,14 @@ func (a *attempt) context() context.Context {
 		}
 	})
 	return a.ctx
+}
+
+// expire moves the end of the attempt's time to so long from now.
+func (a *attempt) expire(in time.Duration) {
+	a.context()
+	if a.clock != nil {
+		a.clock.Reset(in)
+	}
 }
 
 // returns records that the handler has returned, which ends its context.

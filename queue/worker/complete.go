@@ -146,7 +146,11 @@ func isNil(h any) bool {
 
 func (q Queue) withMiddleware(around []handler.Middleware) (Queue, error) {
 	handlers := make(map[string]handler.Handler, len(q.Handlers))
+	q.boots = map[string]bool{}
 	for name, h := range q.Handlers {
+		if b, ok := h.(interface{ Boots() bool }); ok { // as a Stream, whose programs start within an attempt
+			q.boots[name] = b.Boots()
+		}
 		for _, m := range slices.Backward(around) {
 			if h = m(h); isNil(h) {
 				return q, fmt.Errorf("a Middleware returned nil for the handler of %s/%s", q.Name, name)
@@ -158,7 +162,7 @@ func (q Queue) withMiddleware(around []handler.Middleware) (Queue, error) {
 	return q, nil
 }
 
-var verdicts = []job.Verdict{job.Finished, job.TryAgain, job.Failed, job.Sent, job.Stopped}
+var verdicts = []job.Verdict{job.Finished, job.TryAgain, job.Failed, job.Sent, job.Released, job.Stopped}
 
 // judged replaces an outcome whose verdict or result is invalid, and returns texts that can be stored.
 func judged(o job.Outcome) job.Outcome {

@@ -58,7 +58,11 @@ func (r *runner) begin(s *source, j *job.Job) {
 		}
 		a.settled.Store(&f)
 	}
-	a.handled = handling.With(a, handling.Hooks{Look: r.lease.check, Say: say, End: abandon, Settled: settled})
+	hooks := handling.Hooks{Look: r.lease.check, Say: say, End: abandon, Settled: settled}
+	if a.boots = s.boots[j.Type]; a.boots {
+		hooks.Expire = a.expire
+	}
+	a.handled = handling.With(a, hooks)
 	s.attempts[j.ID] = a
 	select {
 	case r.begun <- a:

@@ -32,6 +32,7 @@ var ErrInterrupted = errors.New("interrupted")
 
 // Summary counts what a worker did.
 type Summary struct {
+	// Finished also counts attempts that sent the work, or released the job.
 	Started, Finished, Errors int
 	// Lost counts attempts that weren't settled because the worker lost its lock.
 	Lost int

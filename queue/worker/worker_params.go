@@ -48,6 +48,8 @@ type Queue struct {
 	Handlers map[string]handler.Handler
 	// RetryHandlers decide after errors, by job type; the retry policy decides for other types.
 	RetryHandlers map[string]handler.RetryHandler
+	// boots are the types whose handlers move the end of an attempt's time.
+	boots map[string]bool
 }
 
 func (q Queue) store() *store.Queue { return (*store.Queue)(q.Queue) }

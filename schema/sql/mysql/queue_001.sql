@@ -19,7 +19,9 @@ CREATE TABLE IF NOT EXISTS {jobs} (
   -- the shard's place: 1000 times the division, plus the shard; 8003 is shard 3 of 8, 1000 the only shard
   shard              INT NOT NULL DEFAULT 1000,
   attempt            INT UNSIGNED NOT NULL DEFAULT 0,
-  -- attempts that don't count for the retry policy, because their worker was told to stop
+  -- attempts that the retry policy doesn't count: interrupted ones, and released ones
+  uncounted          INT UNSIGNED NOT NULL DEFAULT 0,
+  -- attempts that ended because their worker did, for handlers that count the others
   interrupts         INT UNSIGNED NOT NULL DEFAULT 0,
   -- how many of the latest attempts in a row ended with their worker
   losses             INT UNSIGNED NOT NULL DEFAULT 0,

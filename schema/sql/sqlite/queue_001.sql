@@ -15,6 +15,7 @@ CREATE TABLE IF NOT EXISTS {jobs} (
   shard_key          TEXT NOT NULL ON CONFLICT REPLACE DEFAULT 'NONE',
   shard              INTEGER NOT NULL DEFAULT 1000,
   attempt            INTEGER NOT NULL DEFAULT 0,
+  uncounted          INTEGER NOT NULL DEFAULT 0,
   interrupts         INTEGER NOT NULL DEFAULT 0,
   losses             INTEGER NOT NULL DEFAULT 0,
   scheduled_run_time TEXT NOT NULL ON CONFLICT REPLACE DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now') || '000'),

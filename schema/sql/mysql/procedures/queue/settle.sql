@@ -12,14 +12,14 @@ BEGIN
   DECLARE v_error, v_result, v_output, v_override, v_windows, v_zone {text};
   DECLARE v_policy {text} DEFAULT '{default_policy}'; -- if the queue's row was deleted
   DECLARE v_now, v_start, v_opening DATETIME(6);
-  DECLARE v_attempt, v_interrupts, v_timeout, v_keep_finished, v_keep_failed, v_factor, v_shard, v_limit BIGINT;
+  DECLARE v_attempt, v_uncounted, v_timeout, v_keep_finished, v_keep_failed, v_factor, v_shard, v_limit BIGINT;
   DECLARE v_delay DOUBLE;
   DECLARE v_host VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin DEFAULT 'NONE';
   DECLARE v_pid INT DEFAULT 0;
   SET p_state = NULL, p_time = NULL;
-  SELECT j.state, j.status, j.worker_id, j.lock_token, j.attempt_token, j.job_type, j.job_key, j.attempt, j.interrupts, j.stopping, j.error, j.result,
+  SELECT j.state, j.status, j.worker_id, j.lock_token, j.attempt_token, j.job_type, j.job_key, j.attempt, j.uncounted, j.stopping, j.error, j.result,
       j.output, j.retry_override, j.start_time, j.timeout, j.time_windows, j.scheduled_run_time, j.throttle_factor, j.shard
-    INTO v_state, v_status, v_holder, v_lock, v_attempt_token, v_type, v_key, v_attempt, v_interrupts, v_stopping, v_error, v_result,
+    INTO v_state, v_status, v_holder, v_lock, v_attempt_token, v_type, v_key, v_attempt, v_uncounted, v_stopping, v_error, v_result,
       v_output, v_override, v_start, v_timeout, v_windows, p_time, v_factor, v_shard
   FROM {jobs} j FORCE INDEX (PRIMARY) WHERE j.id = p_id FOR UPDATE;
   CALL {job}$check_holder(p_worker, p_id, p_token, FALSE, v_state, v_status, v_holder, v_lock, v_attempt_token);
@@ -58,8 +58,8 @@ BEGIN
     SET p_state = 'error', p_time = NULL;
   ELSE
     SET p_state = 'final', v_status = CASE p_verdict WHEN 'finished' THEN 'finished' WHEN 'cancelled' THEN 'closed' ELSE 'failed' END;
-    IF p_verdict = 'retry' AND GREATEST(1, v_attempt - v_interrupts) < JSON_EXTRACT(v_policy, '$.attempts') THEN
-      CALL {job}$delay(v_policy, GREATEST(1, v_attempt - v_interrupts), RAND(), v_delay);
+    IF p_verdict = 'retry' AND GREATEST(1, v_attempt - v_uncounted) < JSON_EXTRACT(v_policy, '$.attempts') THEN
+      CALL {job}$delay(v_policy, GREATEST(1, v_attempt - v_uncounted), RAND(), v_delay);
       SET p_time = v_now + INTERVAL IF(p_after > 0, p_after, FLOOR(v_delay)) MICROSECOND;
       -- invalid windows no longer delay the job: hipq work reports them
       CALL {job}$opening(v_windows, v_zone, p_time, v_opening);

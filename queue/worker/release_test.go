@@ -1,0 +1,151 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/handling"
+	"github.com/hipq/hipq/internal/policy"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
+	"github.com/hipq/hipq/queue/handler"
+	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/queue/worker"
+)
+
+// TestRelease: a released job keeps its key and its attempts, and nobody decides about it or is told of an error.
+func TestRelease(t *testing.T) {
+	suite(t, func(s shop) {
+		id := s.addJobs(s.emails, job.Params{Type: "once", Key: "order-1"})[0]
+		c := s.court()
+		const releases = 3
+		for n := 1; n <= releases; n++ {
+			j := &journal{}
+			p := asking(only(s.emails, s.worker(all(func(_ context.Context, j *job.Job) error {
+				dbtest.Ensure(s.t, j.Attempt == n && j.Interrupts == 0, "attempt %d: %+v", n, j)
+				return handler.Release(time.Hour, false)
+			}))), c.decide)
+			p.Middleware, p.Log = []handler.Middleware{handler.Log(j.log())}, j.log()
+			wantSummary(s.t, s.work(p), worker.Summary{Started: 1, Finished: 1})
+			s.wantJob(s.emails, id, job.Retry, "scheduled", job.None, n)
+			dbtest.Ensure(s.t, j.count("job released") == 1 && j.count("level=WARN") == 0, "the log: %s", j.text.String())
+			again := dbtest.Must(s.emails.Enqueue(s.t.Context(), job.Params{Type: "once", Key: "order-1"}))(s.t)
+			dbtest.Ensure(s.t, again.Duplicate && again.ID == id, "it has lost its key: %+v", again)
+			dbtest.OK(s.t, admin.Of(s.emails).Reschedule(s.t.Context(), id, admin.RescheduleOptions{At: s.clock()}))
+		}
+		c.quiet("a release is no error")
+		s.wantHistory(s.emails, "added/0 starting/1 released/1 starting/2 released/2 starting/3 released/3", id)
+		for _, e := range s.entries(activity.Filter{Kind: activity.Job, State: activity.Released}) {
+			dbtest.Ensure(s.t, e.Error == activity.None && e.RunMS >= 0, "%+v", e)
+		}
+		wantSummary(s.t, s.work(only(s.emails, s.worker(all(noLuck)))), worker.Summary{Started: 1, Errors: 1})
+		s.wantJob(s.emails, id, job.Final, "failed", "no luck", releases+1)
+	})
+}
+
+// TestCountedRelease: a counted release uses up an attempt. In the last one, the job fails.
+func TestCountedRelease(t *testing.T) {
+	suite(t, func(s shop) {
+		id := s.add(s.emails, "send", 1)[0]
+		wantSummary(s.t, s.work(only(s.emails, s.worker(all(func(context.Context, *job.Job) error { return handler.Release(0, true) })))),
+			worker.Summary{Started: 3, Finished: 3})
+		s.wantJob(s.emails, id, job.Final, "failed", "released in its last attempt", 3)
+		s.wantHistory(s.emails, "added/0 starting/1 released/1 starting/2 released/2 starting/3 failed/3", id)
+	})
+}
+
+// TestReleaseMakesRoom: a released job gives up its room in the limit and its group, and starts in its turn again.
+func TestReleaseMakesRoom(t *testing.T) {
+	suite(t, func(s shop) {
+		s.emails = s.reopen(queue.Options{Name: "emails", ThrottleLimit: 1, ThrottleGroups: &job.ThrottleGroups{By: "data.tenant", Limits: map[string]int{"*": 1}}}, nil)
+		ids := s.addJobs(s.emails, job.Params{Type: "send", Data: `{"tenant":"a"}`}, job.Params{Type: "send", Data: `{"tenant":"a"}`},
+			job.Params{Type: "send", Data: `{"tenant":"b"}`})
+		p := only(s.emails, s.worker(all(func(_ context.Context, j *job.Job) error {
+			if j.ID == ids[0] && j.Attempt == 1 {
+				return handler.Release(time.Millisecond, false)
+			}
+			return nil
+		})))
+		wantSummary(s.t, s.work(p), worker.Summary{Started: 4, Finished: 4})
+		s.wantHistory(s.emails, "added/0 starting/1 released/1 starting/2 finished/2", ids[0])
+		s.wantHistory(s.emails, atOnce, ids[1:]...)
+	})
+}
+
+// TestInterrupts: a handler learns how many attempts ended because of their worker: stopped or lost, but not released or failed.
+func TestInterrupts(t *testing.T) {
+	suite(t, func(s shop) {
+		id := s.add(s.emails, "send", 1)[0]
+		g := s.gate()
+		p := only(s.emails, s.worker(all(g.handle)))
+		p.Grace = 100 * time.Millisecond
+		r := s.start(p)
+		g.next()
+		r.stop()
+		wantSummary(s.t, r.ended(), worker.Summary{Started: 1, Errors: 1})
+		s.die(s.emails, uuid.NewString(), 1)
+		seen := []int{}
+		p = only(s.emails, s.worker(all(func(_ context.Context, j *job.Job) error {
+			if seen = append(seen, j.Interrupts); len(seen) == 1 {
+				return handler.Release(time.Millisecond, false)
+			} else if len(seen) == 2 {
+				return errors.New("no luck")
+			}
+			return nil
+		})))
+		p.Concurrency = 1
+		wantSummary(s.t, s.work(p), worker.Summary{Started: 3, Finished: 2, Errors: 1})
+		s.wantHistory(s.emails, "added/0 starting/1 error/1 starting/2 error/2 starting/3 released/3 starting/4 error/4 starting/5 finished/5", id)
+		for _, n := range seen {
+			dbtest.Ensure(s.t, n == 2, "interrupts in the attempts: %v", seen)
+		}
+		j := s.get(s.emails, id)
+		dbtest.Ensure(s.t, j.Uncounted == 2 && j.Interrupts == 2, "uncounted %d, interrupts %d", j.Uncounted, j.Interrupts)
+	})
+}
+
+// booting is a handler that moves the end of its time.
+type booting struct{ handler.Func }
+
+// Boots makes it one.
+func (booting) Boots() bool { return true }
+
+// TestBoots: such a handler has the time that it asks for; interruptions still reach it.
+func TestBoots(t *testing.T) {
+	suite(t, func(s shop) {
+		id := s.addJobs(s.emails, job.Params{Type: "send", Timeout: time.Second})[0]
+		g := s.gate()
+		moved := make(chan struct{}, 10)
+		p := only(s.emails, s.worker(map[string]handler.Handler{"send": booting{func(ctx context.Context, j *job.Job) error {
+			handling.Expire(ctx)(time.Hour)
+			g.started <- j
+			if j.Attempt == 1 {
+				select {
+				case <-ctx.Done():
+				case <-time.After(2500 * time.Millisecond):
+				}
+				dbtest.Ensure(s.t, ctx.Err() == nil, "its time is over: %v", context.Cause(ctx))
+				handling.Expire(ctx)(10 * time.Millisecond)
+			}
+			moved <- struct{}{}
+			<-ctx.Done()
+			return ctx.Err()
+		}}}))
+		p.Middleware = []handler.Middleware{func(next handler.Handler) handler.Handler { return handler.HandleFunc(next.Handle) }}
+		p.Grace = 100 * time.Millisecond
+		r := s.start(p)
+		receive(s.t, "its time is moved", moved)
+		eventually(s.t, "it starts again", func() bool { return s.get(s.emails, id).Attempt == 2 })
+		receive(s.t, "its time is moved again", moved)
+		r.stop()
+		r.ended()
+		s.wantJob(s.emails, id, job.Retry, "available", "interrupted", 2)
+		dbtest.Same(s.t, s.jobErrors()[0].Error, policy.TimeoutError(time.Second).Error(), "the first attempt")
+	})
+}
