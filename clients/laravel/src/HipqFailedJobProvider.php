@@ -24,12 +24,12 @@ class HipqFailedJobProvider implements FailedJobProviderInterface, PrunableFaile
 
     public function all()
     {
-        return [...$this->failures(), ...$this->others->all()];
+        return [...array_map([$this, 'record'], $this->failures()), ...$this->others->all()];
     }
 
     public function find($id)
     {
-        return $this->failures($id)[0] ?? $this->others->find($id);
+        return ($found = $this->failures($id)) ? $this->record($found[0]) : $this->others->find($id);
     }
 
     public function ids($queue = null)
@@ -72,15 +72,18 @@ class HipqFailedJobProvider implements FailedJobProviderInterface, PrunableFaile
             if ($before !== null) {
                 $failures->where('update_time', '<', gmdate('Y-m-d H:i:s', $before->getTimestamp()));
             }
-            foreach ($failures->get() as $job) {
-                $all[] = (object) [
-                    'id' => $job->job_key, 'connection' => 'hipq', 'queue' => $queue, 'payload' => (string) $job->job_data,
-                    'exception' => (string) $job->error, 'failed_at' => $job->update_time, 'number' => (int) $job->id,
-                ];
-            }
+            $all = [...$all, ...$failures->get()->each(fn ($job) => $job->queue = $queue)->all()];
         }
 
         return $all;
+    }
+
+    private function record(object $job): object
+    {
+        return (object) [
+            'id' => $job->job_key, 'connection' => 'hipq', 'queue' => $job->queue, 'payload' => (string) $job->job_data,
+            'exception' => (string) $job->error, 'failed_at' => $job->update_time,
+        ];
     }
 
     private function dismiss(array $failures): int
@@ -88,7 +91,7 @@ class HipqFailedJobProvider implements FailedJobProviderInterface, PrunableFaile
         $count = 0;
         foreach ($failures as $job) {
             try {
-                $this->hipq()->client()->dismiss($job->queue, $job->number);
+                $this->hipq()->client()->dismiss($job->queue, (int) $job->id);
                 $count++;
             } catch (HipqError $e) {
                 // another process did it, or deleted the job

@@ -112,7 +112,7 @@ class HipqJob extends Job implements JobContract
             return ['outcome' => 'retry', 'error' => $error, 'retry_after' => "{$this->delay}s"];
         }
         if ($this->released) { // no error, but for Laravel an attempt
-            return ['outcome' => 'release', 'retry_after' => "{$this->delay}s", 'count' => true];
+            return ['outcome' => 'release', 'retry_after' => "{$this->delay}s"];
         }
         if ($this->deleted) {
             return ['outcome' => 'finished'];

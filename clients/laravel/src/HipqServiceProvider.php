@@ -18,7 +18,7 @@ class HipqServiceProvider extends ServiceProvider implements ConnectorInterface
 
     public function boot()
     {
-        $this->app['queue']->addConnector('hipq', fn () => $this);
+        $this->callAfterResolving('queue', fn ($queue) => $queue->addConnector('hipq', fn () => $this));
         $this->app['events']->listen(JobExceptionOccurred::class, function ($event) {
             if ($event->job instanceof HipqJob) {
                 $event->job->caught($event->exception);

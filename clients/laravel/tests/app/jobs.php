@@ -71,8 +71,8 @@ class MaxExceptions extends Job
 
 class Until extends Job
 {
-    public $backoff = 2;
-    public function retryUntil() { return now()->addSeconds(3); }
+    public $backoff = 4;
+    public function retryUntil() { return now()->addSeconds(6); }
     public function handle() { $this->throws(); }
 }
 
@@ -122,7 +122,7 @@ class Overlaps extends Job
 {
     public $tries = 30;
     public function middleware() { return [(new WithoutOverlapping('stock'))->releaseAfter(1)]; }
-    public function handle() { trace($this->name, 'begins'); usleep(300000); trace($this->name, 'ends'); }
+    public function handle() { trace('overlaps', 'begins'); usleep(300000); trace('overlaps', 'ends'); }
 }
 
 class Limited extends Job

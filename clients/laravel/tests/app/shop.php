@@ -46,6 +46,7 @@ class ShopConfig
                     'database' => ['driver' => 'database', 'table' => 'jobs', 'queue' => 'default', 'retry_after' => 5]]],
             'view' => ['paths' => [], 'compiled' => sys_get_temp_dir()],
         ]));
+        $app->detectEnvironment(fn () => 'testing');
         date_default_timezone_set('Europe/Berlin');
     }
 }

@@ -1,0 +1,81 @@
+<?php
+
+// Runs the shop on Laravel's database driver and on hipq, and compares. run.php [scenarios | commands | robust | bench]...
+declare(strict_types=1);
+
+require __DIR__ . '/../../php/tests/framework.php';
+
+$app = __DIR__ . '/app';
+foreach (['bootstrap/cache', 'storage/framework', 'app'] as $folder) {
+    mkdir("$dir/$folder", recursive: true);
+}
+file_put_contents("$dir/composer.json", '{}');
+$env = ['SHOP_DIR' => $dir, 'DB_PORT' => $port, 'DB_DATABASE' => $database, 'HIPQ_CONFIG' => "$dir/hipq.yaml", 'HIPQ' => $hipq];
+foreach ([
+    'trace (id INT AUTO_INCREMENT PRIMARY KEY, job VARCHAR(100) COLLATE utf8mb4_bin, note TEXT)', 'orders (id INT AUTO_INCREMENT PRIMARY KEY, number INT)',
+    'jobs (id BIGINT UNSIGNED AUTO_INCREMENT PRIMARY KEY, queue VARCHAR(255), payload LONGTEXT, attempts TINYINT UNSIGNED, reserved_at INT UNSIGNED NULL, available_at INT UNSIGNED, created_at INT UNSIGNED, KEY (queue))',
+    'failed_jobs (id BIGINT UNSIGNED AUTO_INCREMENT PRIMARY KEY, uuid VARCHAR(255) UNIQUE, connection TEXT, queue TEXT, payload LONGTEXT, exception LONGTEXT, failed_at TIMESTAMP DEFAULT CURRENT_TIMESTAMP)',
+    'job_batches (id VARCHAR(255) PRIMARY KEY, name VARCHAR(255), total_jobs INT, pending_jobs INT, failed_jobs INT, failed_job_ids LONGTEXT, options MEDIUMTEXT NULL, cancelled_at INT NULL, created_at INT, finished_at INT NULL)',
+    'cache (`key` VARCHAR(255) PRIMARY KEY, value MEDIUMTEXT, expiration INT)', 'cache_locks (`key` VARCHAR(255) PRIMARY KEY, owner VARCHAR(255), expiration INT)',
+] as $table) {
+    $root->exec("CREATE TABLE $table");
+}
+function config(int $processes): void
+{
+    global $dir, $app, $host, $port, $database;
+    $environment = implode(', ', array_map(fn ($name) => "$name=" . json_encode($GLOBALS['env'][$name]), []));
+    $list = json_encode(array_map(fn ($name, $value) => "$name=$value", array_keys($GLOBALS['env'] + ['QUEUE_CONNECTION' => 'hipq']), $GLOBALS['env'] + ['QUEUE_CONNECTION' => 'hipq']), JSON_UNESCAPED_SLASHES);
+    file_put_contents("$dir/hipq.yaml", <<<YAML
+        name: shop
+        database: {driver: mysql, dsn: "root@tcp($host:$port)/$database"}
+        worker: {concurrency: $processes, grace: 2s}
+        timeout: 70s # queue:work ends a job after 60 s
+        retry: {attempts: 1000000, delay: 0s, jitter: 0} # Laravel counts the tries
+        queues:
+          - name: default
+            job_types: [{name: "*", handler: &artisan {stream: [php, $app/artisan, "queue:work", hipq, --sleep=0], dir: $dir, processes: $processes, env: $list}}]
+          - name: emails
+            job_types: [{name: "*", handler: *artisan}]
+        YAML);
+}
+
+config(2);
+hipq('init');
+$stages = array_slice($argv, 1) ?: ['scenarios', 'commands', 'robust'];
+
+/** @return list<string> the failed jobs, as Laravel lists them */
+function failures(string $connection): array
+{
+    global $app, $env;
+    [, $said] = run(['php', "$app/artisan", 'queue:failed'], $env + ['QUEUE_CONNECTION' => $connection]);
+    preg_match_all('/\|\s+[0-9a-f-]{36}\s+\| \S+\s+\| (\S+)\s+\| (\S+)\s+\|/', $said, $found, PREG_SET_ORDER);
+    $list = array_map(fn ($row) => "$row[1] $row[2]", $found);
+    sort($list);
+    return $list;
+}
+
+if (in_array('scenarios', $stages, true)) {
+    foreach (['database', 'hipq'] as $driver) {
+        foreach (['trace', 'orders', 'cache', 'cache_locks', 'job_batches'] as $table) {
+            $root->exec("TRUNCATE $table");
+        }
+        $env['QUEUE_CONNECTION'] = $driver;
+        [$code, $said] = run(['php', "$app/scenarios.php"], $env);
+        check($code === 0, "$driver: the scenarios are dispatched $said");
+        $work = ['php', "$app/artisan", 'queue:work', 'database', '--queue=default,emails', '--stop-when-empty', '--sleep=0'];
+        $begin = microtime(true);
+        $good = $driver === 'database'
+            ? drain(fn () => array_map('finish', [start($work, $env), start($work, $env)]), fn () => (int) query('SELECT COUNT(*) FROM jobs WHERE reserved_at IS NOT NULL OR available_at < UNIX_TIMESTAMP() + 20')[0])
+            : drain(fn () => hipq('work'), fn () => live('default', 'emails'));
+        check($good, sprintf('%s: all that is due has run, in %.0f s', $driver, microtime(true) - $begin));
+        $traces[$driver] = traces();
+        $failures[$driver] = failures($driver);
+    }
+    compare($traces['database'], array_values(array_filter($traces['hipq'], fn ($line) => !str_starts_with($line, 'leaks'))), 'the traces on hipq are those on the database driver');
+    compare($failures['database'], array_values(array_filter($failures['hipq'], fn ($line) => !str_contains($line, 'Leaks'))), 'the failed jobs too');
+    check(array_values(array_filter($traces['hipq'], fn ($line) => str_starts_with($line, 'leaks'))) === ['leaks: failed MaxAttemptsExceededException: App\Leaks has been attempted too many times or run too long. The job may have previously timed out.'],
+        'a job that leaves a transaction open is retried, and what it did is undone');
+    $left = array_map(fn ($row) => "$row", query("SELECT CONCAT(job_type, ' ', state) FROM shop_default WHERE live = 1 ORDER BY 1"));
+    check($left === ['App\Limited retry', 'App\Limited retry', 'App\Plain initial'], 'the jobs that are due later wait: ' . implode(', ', $left));
+}
+exit($failed ? 1 : 0);

@@ -1,0 +1,109 @@
+<?php
+
+// What the tests of the frameworks have in common. HIPQ is the program, HIPQ_TEST_MYSQL_DSN a server, as root.
+declare(strict_types=1);
+
+$hipq = getenv('HIPQ') ?: 'hipq';
+$failed = 0;
+
+preg_match('/^root@tcp\((.*):(\d+)\)\/$/', (string) getenv('HIPQ_TEST_MYSQL_DSN'), $server) || exit("HIPQ_TEST_MYSQL_DSN is not set to root@tcp(HOST:PORT)/\n");
+[, $host, $port] = $server;
+$database = 'framework_' . bin2hex(random_bytes(4));
+$root = new PDO("mysql:host=$host;port=$port;charset=utf8mb4", 'root');
+$root->exec("CREATE DATABASE $database CHARACTER SET utf8mb4");
+$root->exec("USE $database");
+$dir = sys_get_temp_dir() . "/$database";
+mkdir($dir);
+register_shutdown_function(function () use ($root, $database, $dir) {
+    $root->exec("DROP DATABASE $database");
+    getenv('KEEP') ? print("kept $dir\n") : exec('rm -rf ' . escapeshellarg($dir));
+});
+
+function check(bool $good, string $what): void
+{
+    global $failed;
+    $failed += $good ? 0 : 1;
+    echo $good ? 'ok    ' : 'FAIL  ', $what, "\n";
+}
+
+/** @return list<string> the first columns of the rows */
+function query(string $sql): array
+{
+    global $root;
+    return $root->query($sql)->fetchAll(PDO::FETCH_COLUMN);
+}
+
+/**
+ * Starts a program in the folder; what it prints goes to the file log.
+ *
+ * @param array<string, string> $env
+ * @return resource
+ */
+function start(array $command, array $env = [])
+{
+    global $dir;
+    return proc_open($command, [['file', '/dev/null', 'r'], ['file', "$dir/log", 'a'], ['file', "$dir/log", 'a']], $pipes, $dir, $env + getenv());
+}
+
+/** Waits for it and returns its exit code. */
+function finish($process): int
+{
+    while (($status = proc_get_status($process))['running']) {
+        usleep(5000);
+    }
+    return $status['signaled'] ? -$status['termsig'] : $status['exitcode'];
+}
+
+/** @return array{int, string} exit code and output */
+function run(array $command, array $env = []): array
+{
+    global $dir;
+    $process = proc_open($command, [['file', '/dev/null', 'r'], ['pipe', 'w'], ['redirect', 1]], $pipes, $dir, $env + getenv());
+    $said = stream_get_contents($pipes[1]);
+    return [proc_close($process), $said];
+}
+
+/** @return list<array<string, mixed>> the lines of JSON that hipq prints */
+function hipq(string ...$arguments): array
+{
+    global $hipq;
+    [$code, $said] = run([$hipq, ...$arguments]);
+    $code === 0 || $arguments[0] === 'work' || exit('hipq ' . implode(' ', $arguments) . " exits with $code: $said\n");
+    return array_values(array_filter(array_map(fn ($line) => json_decode($line, true), explode("\n", $said))));
+}
+
+/** Runs $tick until $left() is 0, and returns whether that took less than the time. */
+function drain(callable $tick, callable $left, int $seconds = 120): bool
+{
+    for ($end = time() + $seconds; time() < $end; usleep(100_000)) {
+        $tick();
+        if ($left() === 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/** The jobs of hipq's queues that are due soon or run. */
+function live(string ...$queues): int
+{
+    return array_sum(array_map(fn ($queue) => (int) query("SELECT COUNT(*) FROM shop_$queue WHERE live = 1 AND scheduled_run_time < UTC_TIMESTAMP() + INTERVAL 20 SECOND")[0], $queues));
+}
+
+/** @return list<string> what the jobs wrote, job by job */
+function traces(): array
+{
+    return query("SELECT CONCAT(job, ': ', note) FROM trace ORDER BY job, id");
+}
+
+/** Compares the traces line by line. */
+function compare(array $want, array $got, string $what): void
+{
+    for ($n = 0, $differ = 0; $n < max(count($want), count($got)); $n++) {
+        if (($want[$n] ?? null) !== ($got[$n] ?? null)) {
+            $differ++;
+            echo "line $n: ", $want[$n] ?? '(none)', ' | ', $got[$n] ?? '(none)', "\n";
+        }
+    }
+    check($differ === 0 && $want, "$what: " . count($want) . ' lines');
+}

@@ -1,0 +1,62 @@
+<?php
+
+namespace Hipq\Messenger;
+
+use Doctrine\Persistence\ConnectionRegistry;
+use Symfony\Component\EventDispatcher\EventSubscriberInterface;
+use Symfony\Component\Messenger\Event\WorkerMessageFailedEvent;
+use Symfony\Component\Messenger\Event\WorkerRunningEvent;
+use Symfony\Component\Messenger\Event\WorkerStoppedEvent;
+use Symfony\Component\Messenger\Exception\InvalidArgumentException;
+use Symfony\Component\Messenger\Transport\Serialization\SerializerInterface;
+use Symfony\Component\Messenger\Transport\TransportFactoryInterface;
+use Symfony\Component\Messenger\Transport\TransportInterface;
+
+/** hipq://INSTANCE/QUEUE?connection=default, with the options type, tables, command and config. */
+final class HipqTransportFactory implements TransportFactoryInterface, EventSubscriberInterface
+{
+    public function __construct(private readonly ConnectionRegistry $registry)
+    {
+    }
+
+    public function supports(string $dsn, array $options): bool
+    {
+        return str_starts_with($dsn, 'hipq://');
+    }
+
+    public function createTransport(string $dsn, array $options, SerializerInterface $serializer): TransportInterface
+    {
+        $parts = parse_url($dsn);
+        parse_str($parts['query'] ?? '', $query);
+        $queue = trim($parts['path'] ?? '', '/');
+        if (!isset($parts['host']) || '' === $queue) {
+            throw new InvalidArgumentException(\sprintf('The DSN "%s" is not of the form "hipq://INSTANCE/QUEUE".', $dsn));
+        }
+        unset($options['transport_name']);
+
+        return new HipqTransport($this->registry, $serializer, $parts['host'], $queue, $query + $options);
+    }
+
+    public static function getSubscribedEvents(): array
+    {
+        // -200: after the listener that sends the message again
+        return [WorkerMessageFailedEvent::class => ['onFailed', -200], WorkerRunningEvent::class => 'onRunning', WorkerStoppedEvent::class => 'onStopped'];
+    }
+
+    public function onFailed(WorkerMessageFailedEvent $event): void
+    {
+        Stream::fails($event->getThrowable());
+    }
+
+    public function onRunning(WorkerRunningEvent $event): void
+    {
+        if (Stream::$ended) {
+            $event->getWorker()->stop();
+        }
+    }
+
+    public function onStopped(): void
+    {
+        Stream::answer($this->registry);
+    }
+}
