@@ -10,7 +10,7 @@ foreach (['bootstrap/cache', 'storage/framework', 'app'] as $folder) {
     mkdir("$dir/$folder", recursive: true);
 }
 file_put_contents("$dir/composer.json", '{}');
-$env = ['SHOP_DIR' => $dir, 'DB_PORT' => $port, 'DB_DATABASE' => $database, 'HIPQ_CONFIG' => "$dir/hipq.yaml", 'HIPQ' => $hipq];
+$env = ['SHOP_DIR' => $dir, 'DB_PORT' => $port, 'DB_DATABASE' => $database, 'HIPQ_CONFIG' => "$dir/hipq.yaml", 'HIPQ' => $hipq, 'HIPQ_TYPE' => getenv('HIPQ_TYPE') ?: '', 'QUEUE_CONNECTION' => 'hipq'];
 foreach ([
     'trace (id INT AUTO_INCREMENT PRIMARY KEY, job VARCHAR(100) COLLATE utf8mb4_bin, note TEXT)', 'orders (id INT AUTO_INCREMENT PRIMARY KEY, number INT)',
     'jobs (id BIGINT UNSIGNED AUTO_INCREMENT PRIMARY KEY, queue VARCHAR(255), payload LONGTEXT, attempts TINYINT UNSIGNED, reserved_at INT UNSIGNED NULL, available_at INT UNSIGNED, created_at INT UNSIGNED, KEY (queue))',
@@ -23,8 +23,8 @@ foreach ([
 function config(int $processes): void
 {
     global $dir, $app, $host, $port, $database;
-    $environment = implode(', ', array_map(fn ($name) => "$name=" . json_encode($GLOBALS['env'][$name]), []));
-    $list = json_encode(array_map(fn ($name, $value) => "$name=$value", array_keys($GLOBALS['env'] + ['QUEUE_CONNECTION' => 'hipq']), $GLOBALS['env'] + ['QUEUE_CONNECTION' => 'hipq']), JSON_UNESCAPED_SLASHES);
+    $type = getenv('HIPQ_TYPE') ?: '*';
+    $env = json_encode(array_values(array_map(fn ($name) => "$name={$GLOBALS['env'][$name]}", array_diff(array_keys($GLOBALS['env']), ['HIPQ_CONFIG']))), JSON_UNESCAPED_SLASHES);
     file_put_contents("$dir/hipq.yaml", <<<YAML
         name: shop
         database: {driver: mysql, dsn: "root@tcp($host:$port)/$database"}
@@ -33,9 +33,9 @@ function config(int $processes): void
         retry: {attempts: 1000000, delay: 0s, jitter: 0} # Laravel counts the tries
         queues:
           - name: default
-            job_types: [{name: "*", handler: &artisan {stream: [php, $app/artisan, "queue:work", hipq, --sleep=0], dir: $dir, processes: $processes, env: $list}}]
+            job_types: [{name: "$type", handler: &artisan {stream: [php, $app/artisan, "queue:work", hipq, --sleep=0], dir: $dir, processes: $processes, env: $env}}]
           - name: emails
-            job_types: [{name: "*", handler: *artisan}]
+            job_types: [{name: "$type", handler: *artisan}]
         YAML);
 }
 

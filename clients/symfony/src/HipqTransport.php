@@ -31,8 +31,8 @@ final class HipqTransport implements TransportInterface, MessageCountAwareInterf
     public function send(Envelope $envelope): Envelope
     {
         $delay = ($envelope->last(DelayStamp::class)?->getDelay() ?? 0) / 1000;
-        if ($this->isRetryOfOpen($envelope) && !$envelope->last(HandledStamp::class)) {
-            // The job in hand waits and runs again. If one of several handlers has succeeded, a new job has to know that.
+        $again = $this->isRetryOfOpen($envelope);
+        if ($again && !$envelope->last(HandledStamp::class)) { // the job in hand waits, and runs again
             Stream::$reply = ['outcome' => 'retry', 'error' => 'retried', 'retry_after' => $delay ?: '0s'];
 
             return $envelope;
@@ -42,8 +42,11 @@ final class HipqTransport implements TransportInterface, MessageCountAwareInterf
         if (!preg_match('//u', $data['body'])) {
             $data = ['body' => base64_encode($data['body']), 'base64' => true] + $data;
         }
-        $id = $this->client()->push($this->queue, $stamp->type ?? $this->options['type'] ?? substr($envelope->getMessage()::class, 0, 255), $data, key: $stamp->key,
+        $id = $this->client()->push($this->queue, $stamp->type ?? $this->options['type'] ?? substr($envelope->getMessage()::class, 0, 255), $data, key: $again ? null : $stamp->key,
             in: $delay ?: null, priority: $stamp->priority, timeout: $stamp->timeout, weight: $stamp->weight, windows: $stamp->windows, shardKey: $stamp->shardKey);
+        if ($again) { // one of several handlers has succeeded, which the next job has to know
+            Stream::$reply = ['outcome' => 'finished', 'result' => "sent again as job $id"];
+        }
 
         return $envelope->with(new TransportMessageIdStamp($id));
     }

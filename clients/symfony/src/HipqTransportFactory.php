@@ -39,11 +39,22 @@ final class HipqTransportFactory implements TransportFactoryInterface, EventSubs
 
     public static function getSubscribedEvents(): array
     {
-        // -200: after the listener that sends the message again
-        return [WorkerMessageFailedEvent::class => ['onFailed', -200], WorkerRunningEvent::class => 'onRunning', WorkerStoppedEvent::class => 'onStopped'];
+        return [
+            // before and after Messenger's listeners, which send the message again, or to the failure transport
+            WorkerMessageFailedEvent::class => [['beforeFailed', 200], ['afterFailed', -200]],
+            WorkerRunningEvent::class => 'onRunning',
+            WorkerStoppedEvent::class => 'onStopped',
+        ];
     }
 
-    public function onFailed(WorkerMessageFailedEvent $event): void
+    public function beforeFailed(): void
+    {
+        if (Stream::$open) {
+            Stream::rollBack($this->registry);
+        }
+    }
+
+    public function afterFailed(WorkerMessageFailedEvent $event): void
     {
         Stream::fails($event->getThrowable());
     }

@@ -48,8 +48,10 @@ final class Stream
             return;
         }
         fwrite(\STDERR, "$e\n"); // the log, which hipq keeps with the attempt
-        $cause = $e->getPrevious() ?? $e;
-        self::$reply = ['error' => $cause::class.': '.substr($cause->getMessage(), 0, 2000)] + (self::$reply ?? ['outcome' => 'failed']);
+        if ('finished' !== (self::$reply['outcome'] ?? '')) { // it is if the message was sent again as another job
+            $cause = $e->getPrevious() ?? $e;
+            self::$reply = ['error' => $cause::class.': '.substr($cause->getMessage(), 0, 2000)] + (self::$reply ?? ['outcome' => 'failed']);
+        }
     }
 
     /** Tells hipq how the job ended, if that is known. */
@@ -58,17 +60,23 @@ final class Stream
         if (!self::$open || !self::$reply) {
             return;
         }
-        foreach ($registry->getConnections() as $name => $connection) {
-            if ($connection->isTransactionActive()) { // what the handler did is about to be lost
-                while ($connection->isTransactionActive()) {
-                    $connection->rollBack();
-                }
-                if ('finished' === self::$reply['outcome']) {
-                    self::$reply = ['outcome' => 'retry', 'error' => "the message left a transaction open on the connection $name, which was rolled back"];
-                }
-            }
+        if (self::rollBack($registry) && 'finished' === self::$reply['outcome']) {
+            self::$reply = ['outcome' => 'retry', 'error' => 'the message left a transaction open, which was rolled back'];
         }
         (self::$say)(['id' => self::$open->id, 'token' => self::$open->token] + self::$reply);
         self::$open = self::$reply = null;
+    }
+
+    /** Rolls back what a handler left open, because it would swallow what is written next. */
+    public static function rollBack(ConnectionRegistry $registry): bool
+    {
+        $open = false;
+        foreach ($registry->getConnections() as $connection) {
+            for (; $connection->isTransactionActive(); $open = true) {
+                $connection->rollBack();
+            }
+        }
+
+        return $open;
     }
 }

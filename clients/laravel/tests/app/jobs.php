@@ -71,8 +71,8 @@ class MaxExceptions extends Job
 
 class Until extends Job
 {
-    public $backoff = 4;
-    public function retryUntil() { return now()->addSeconds(6); }
+    public $backoff = 8;
+    public function retryUntil() { return now()->addSeconds(5); }
     public function handle() { $this->throws(); }
 }
 
