@@ -78,4 +78,52 @@ if (in_array('scenarios', $stages, true)) {
     $left = array_map(fn ($row) => "$row", query("SELECT CONCAT(job_type, ' ', state) FROM shop_default WHERE live = 1 ORDER BY 1"));
     check($left === ['App\Limited retry', 'App\Limited retry', 'App\Plain initial'], 'the jobs that are due later wait: ' . implode(', ', $left));
 }
+
+if (in_array('commands', $stages, true)) {
+    $artisan = function (string ...$arguments) use ($app, &$env) {
+        [$code, $said] = run(['php', "$app/artisan", ...$arguments], ['QUEUE_CONNECTION' => 'hipq'] + $env);
+        return trim("$code $said");
+    };
+    foreach (query("SELECT id FROM shop_default WHERE live = 1 OR status = 'failed'") as $id) {
+        hipq('dismiss', 'default', '--all', '--yes');
+        hipq('cancel', 'default', '--all', '--yes');
+        break;
+    }
+    $root->exec('TRUNCATE trace');
+    run(['php', "$app/scenarios.php", 'failing'], ['QUEUE_CONNECTION' => 'hipq'] + $env);
+    hipq('work');
+    [$uuid, $other] = query("SELECT job_key FROM shop_default WHERE status = 'failed' ORDER BY id");
+    check(count(failures('hipq')) === 3, 'queue:failed lists 3 jobs');
+    check(str_contains($artisan('queue:retry', $uuid), 'pushed back'), 'queue:retry pushes a job');
+    check(count(failures('hipq')) === 2 && count(hipq('failures', '--json')) > 0, 'which is no failure any more');
+    hipq('work');
+    check(count(failures('hipq')) === 3, 'until it has failed again');
+    check(query("SELECT note FROM trace WHERE job = 'one try 1'") === array_merge(...array_fill(0, 2, ['try 1', 'failed RuntimeException: no connection to the mail server'])), 'as attempt 1');
+    check(str_contains($artisan('queue:forget', $other), 'deleted'), 'queue:forget');
+    check(str_contains($artisan('queue:forget', 'nosuch'), 'No failed job'), 'queue:forget of none');
+    check(count(failures('hipq')) === 2, 'leaves 2');
+    check(str_contains($artisan('queue:monitor', 'hipq:default,hipq:emails', '--max=2'), '| default | 2'), 'queue:monitor: ' . $artisan('queue:monitor', 'hipq:default'));
+    check(str_contains($artisan('queue:clear', 'hipq', '--force'), 'Cleared 2 jobs'), 'queue:clear cancels what waits');
+    check(query('SELECT COUNT(*) FROM shop_default WHERE live = 1')[0] == 0, 'and nothing waits');
+    check(str_starts_with($artisan('queue:flush'), '0') && failures('hipq') === [], 'queue:flush');
+    check(str_starts_with($artisan('queue:work', 'hipq'), '64 queue:work hipq is started by `hipq work`'), 'queue:work hipq by hand says who starts it');
+}
+
+if (in_array('robust', $stages, true)) {
+    robust(600, fn ($count) => run(['php', "$app/scenarios.php", 'many', (string) $count], ['QUEUE_CONNECTION' => 'hipq'] + $env), 'queue:work',
+        fn () => run(['php', "$app/artisan", 'queue:restart'], $env));
+}
+
+if (in_array('bench', $stages, true)) {
+    foreach ([1, 4] as $processes) {
+        config($processes);
+        foreach (['database', 'hipq'] as $driver) {
+            run(['php', "$app/scenarios.php", 'quick', '2000'], ['QUEUE_CONNECTION' => $driver] + $env);
+            $work = ['php', "$app/artisan", 'queue:work', 'database', '--stop-when-empty', '--sleep=0', '--quiet'];
+            $rate[$driver] = measure("$driver, $processes processes", 2000, $driver === 'hipq' ? fn () => hipq('work')
+                : fn () => array_map('finish', array_map(fn () => start($work, $env), range(1, $processes))));
+        }
+        check((int) query('SELECT COUNT(*) FROM jobs')[0] + live('default') === 0, sprintf('%d processes: %.2f times the database driver', $processes, $rate['hipq'] / $rate['database']));
+    }
+}
 exit($failed ? 1 : 0);

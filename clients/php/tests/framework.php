@@ -107,3 +107,64 @@ function compare(array $want, array $got, string $what): void
     }
     check($differ === 0 && $want, "$what: " . count($want) . ' lines');
 }
+
+/** @return list<int> the programs that hipq has started for the framework's worker */
+function programs(string $worker): array
+{
+    global $dir;
+    return array_values(array_filter(array_map(fn ($path) => (int) basename($path), glob('/proc/[0-9]*')),
+        fn ($pid) => @readlink("/proc/$pid/cwd") === $dir && str_contains((string) @file_get_contents("/proc/$pid/cmdline"), $worker)));
+}
+
+/** Disturbs workers while they do the jobs that $dispatch adds: each notes "many N". */
+function robust(int $count, callable $dispatch, string $worker, callable $deploy): void
+{
+    global $root, $database, $hipq;
+    $root->exec('TRUNCATE trace');
+    $root->exec('DELETE FROM shop_default');
+    $dispatch($count);
+    $done = fn () => (int) query("SELECT COUNT(*) FROM shop_default WHERE status = 'finished'")[0];
+    $disturbances = [
+        'TERM to hipq work' => fn (int $pid) => posix_kill($pid, SIGTERM),
+        'SIGKILL of a program' => fn () => array_map(fn ($pid) => posix_kill($pid, SIGKILL), array_slice(programs($worker), 0, 1)),
+        'SIGKILL of hipq work' => fn (int $pid) => posix_kill($pid, SIGKILL),
+        'all connections killed' => function () use ($database) {
+            foreach (query("SELECT id FROM information_schema.processlist WHERE db = '$database' AND id <> CONNECTION_ID()") as $id) {
+                try {
+                    query("KILL $id");
+                } catch (PDOException) { // it has ended
+                }
+            }
+        },
+        'a deployment' => $deploy,
+    ];
+    foreach ($disturbances as $what => $disturb) {
+        $before = $done();
+        $tick = start([$hipq, 'work']);
+        $pid = proc_get_status($tick)['pid'];
+        drain(fn () => null, fn () => $done() < $before + intdiv($count, 12) ? 1 : 0, 30);
+        $disturb($pid);
+        usleep(700_000);
+        $what === 'a deployment' || posix_kill($pid, SIGTERM);
+        $status = finish($tick);
+        echo "      $what after ", $done(), " jobs: hipq work ended with $status\n";
+    }
+    check(drain(fn () => hipq('work'), fn () => live('default')), 'all is done afterwards');
+    $ran = query("SELECT COUNT(*) FROM (SELECT job FROM trace WHERE job LIKE 'many %' AND note NOT LIKE 'failed%' GROUP BY job) AS t")[0];
+    check((int) $ran === $count, "$ran of $count jobs ran");
+    check($done() === $count, $done() . ' jobs finished, none failed: ' . implode(', ', query("SELECT error FROM shop_default WHERE status <> 'finished'")));
+    check(query("SELECT note FROM trace WHERE note LIKE 'failed%'") === [], 'no job was told that it has failed');
+    [$attempts] = query('SELECT SUM(attempt) FROM shop_default');
+    $ends = query("SELECT CONCAT(error, ': ', COUNT(*)) FROM shop_activity WHERE kind = 'job' AND state = 'error' AND queue = 'default' AND job_id IN (SELECT id FROM shop_default) GROUP BY error");
+    check((int) $attempts - $count === array_sum(array_map(fn ($line) => (int) substr(strrchr($line, ' '), 1), $ends)), "$attempts attempts; each other one is explained: " . implode(', ', $ends));
+}
+
+/** How many jobs a second: $work runs all with this many processes. */
+function measure(string $what, int $count, callable $work): float
+{
+    $begin = microtime(true);
+    $work();
+    $rate = $count / (microtime(true) - $begin);
+    printf("      %-30s %6.0f jobs/s\n", $what, $rate);
+    return $rate;
+}

@@ -59,4 +59,29 @@ if (in_array('scenarios', $stages, true)) {
     compare(['3 RuntimeException: no connection to the mail server', '1 Symfony\Component\Messenger\Exception\UnrecoverableMessageHandlingException: no such customer',
         '3 RuntimeException: in a transaction', '8 the message left a transaction open, which was rolled back', '3 RuntimeException: with an open transaction'], $failures, 'hipq has the failures');
 }
+
+if (array_intersect(['robust', 'bench'], $stages)) {
+    exec('rm -rf ' . escapeshellarg("$dir/var"));
+    $env['QUEUE'] = 'hipq';
+    $dispatch = fn (string $what, int $count) => run([...array_slice($console, 0, -1), "$app/scenarios.php", $what, (string) $count], $env);
+}
+if (in_array('robust', $stages, true)) {
+    robust(600, fn ($count) => $dispatch('many', $count), 'messenger:consume', fn () => run([...$console, 'messenger:stop-workers'], $env));
+}
+
+if (in_array('bench', $stages, true)) {
+    foreach ([1, 4] as $processes) {
+        config($processes);
+        foreach (['doctrine', 'hipq'] as $transport) {
+            exec('rm -rf ' . escapeshellarg("$dir/var"));
+            $env['QUEUE'] = $transport;
+            $transport === 'doctrine' && run([...$console, 'messenger:setup-transports'], $env);
+            $dispatch('quick', 2000);
+            $consume = [...$console, 'messenger:consume', 'default', '--sleep=0', '--quiet', '--limit=' . intdiv(2000, $processes)];
+            $rate[$transport] = measure("$transport, $processes processes", 2000, $transport === 'hipq' ? fn () => hipq('work')
+                : fn () => array_map('finish', array_map(fn () => start($consume, $env), range(1, $processes))));
+        }
+        check((int) query('SELECT COUNT(*) FROM messages')[0] + live('default') === 0, sprintf("%d processes: %.2f times Doctrine's transport", $processes, $rate['hipq'] / $rate['doctrine']));
+    }
+}
 exit($failed ? 1 : 0);

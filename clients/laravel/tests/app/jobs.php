@@ -50,6 +50,17 @@ abstract class Job implements ShouldQueue
 
 class Plain extends Job {}
 
+class Many extends Job
+{
+    public $tries = 3;
+    public function handle() { usleep(10000); trace($this->name, 'runs'); }
+}
+
+class Quick extends Job
+{
+    public function handle() {}
+}
+
 class Tries extends Job
 {
     public $tries = 3;

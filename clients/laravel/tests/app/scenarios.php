@@ -4,14 +4,19 @@
 $app = require __DIR__.'/shop.php';
 $app->make(Illuminate\Contracts\Console\Kernel::class)->bootstrap();
 
-use App\{Big, Dies, Encrypted, Exits, FailsOnTimeout, Gives, Leaks, Limited, LosesConnection, MaxExceptions, OneTry, Order, Ordered, Overlaps, Plain, Releases,
+use App\{Big, Dies, Encrypted, Exits, FailsOnTimeout, Gives, Leaks, Limited, LosesConnection, Many, MaxExceptions, OneTry, Order, Ordered, Overlaps, Plain, Quick, Releases,
     ReleasesTooOften, Skips, Throttles, TimesOut, Tries, Unique, UniqueUntil, Until, WithModel, WithoutModel};
 use Illuminate\Support\Facades\Bus;
 use Illuminate\Support\Facades\DB;
 
-if (($argv[1] ?? '') === 'many') { // for the robustness tests: each notes that it ran
-    foreach (range(1, (int) $argv[2]) as $n) {
-        Plain::dispatch("many $n");
+[, $what, $count] = $argv + [2 => '', 1 => ''];
+if ($what !== '') { // for tests other than that of the scenarios
+    foreach (range(1, (int) ($count ?: 3)) as $n) {
+        match ($what) {
+            'many' => Many::dispatch("many $n"),
+            'quick' => Quick::dispatch('quick'),
+            'failing' => OneTry::dispatch("one try $n") && Plain::dispatch('later')->delay($n < 3 ? 3600 : 0),
+        };
     }
     exit;
 }

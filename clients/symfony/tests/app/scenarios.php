@@ -10,9 +10,10 @@ $kernel->boot();
 $bus = $kernel->getContainer()->get('bus');
 $db = $kernel->getContainer()->get('doctrine')->getConnection();
 
-if ('many' === ($argv[1] ?? '')) { // for the robustness tests: each notes that it ran
-    foreach (range(1, (int) $argv[2]) as $n) {
-        $bus->dispatch(new Work("many $n"));
+[, $what, $count] = $argv + [2 => 0, 1 => ''];
+if ('' !== $what) { // for tests other than that of the scenarios
+    for ($n = 1; $n <= $count; ++$n) {
+        $bus->dispatch(new Work("$what $n", $what));
     }
     exit;
 }
