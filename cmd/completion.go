@@ -197,7 +197,7 @@ func otherQueues(l lookUp, i *instance) ([]string, error) {
 func configTypes(l lookUp, c *config.Config) (names []string) {
 	for _, q := range c.Queues {
 		if len(l.args) == 0 || l.args[0] == q.Name {
-			names = append(names, q.TypeNames()...)
+			names = slices.DeleteFunc(append(names, q.TypeNames()...), func(name string) bool { return name == job.AllTypes })
 		}
 	}
 	return names

@@ -116,7 +116,7 @@ func (a *app) enqueueJob(cmd *cobra.Command, i *instance, q *queue.Queue, jobTyp
 	if err := types.check(jobType); err != nil {
 		return err
 	}
-	foreign := len(types.types) > 0 && !slices.Contains(types.types, jobType)
+	foreign := len(types.types) > 0 && !types.all && !slices.Contains(types.types, jobType)
 	if foreign && !a.onTerminal() { // tell a script only with the type's first job
 		known, err := admin.Of(q).HasType(cmd.Context(), jobType)
 		if err != nil {
@@ -268,6 +268,8 @@ func (a *app) readData(ctx context.Context, text string) (string, error) {
 type accepted struct {
 	any   bool
 	types []string
+	// all says that the config has the type for all types.
+	all bool
 }
 
 // accepted uses the config's types. If the config lacks the queue, strict_types allows the types in the database.
@@ -276,6 +278,7 @@ func (i *instance) accepted(ctx context.Context, q *queue.Queue) (a accepted, er
 	switch {
 	case unknown == nil:
 		a.any, a.types = !c.StrictTypes, c.TypeNames()
+		a.all = c.HasAllTypes()
 	case i.StrictTypes:
 		a.types, err = admin.Of(q).TypeNames(ctx)
 	default:

@@ -62,7 +62,7 @@ func hostile() map[string][]string {
 		"job_type": texts, "job_data": append([]string{"'" + strings.Repeat("x", 1<<20+1) + "'"}, texts...), "job_key": texts, "throttle_group": texts, "shard_key": texts, "worker_id": texts,
 		"lock_token": texts, "attempt_token": texts, "retry_override": texts, "error": texts, "result": texts, "output": texts,
 		"time_windows": append([]string{`'["25:00-26:00"]'`, `'[]'`, `'[1]'`, `'null'`, `'{"a":1}'`, `'["05:00-07:00"'`}, texts...),
-		"timeout":      numbers, "priority": numbers, "throttle_factor": numbers, "attempt": numbers, "stopping": numbers, "uncounted": numbers, "interrupts": numbers, "losses": numbers,
+		"timeout":      numbers, "priority": numbers, "throttle_factor": numbers, "attempt": numbers, "stopping": numbers, "uncounted": numbers, "interrupted": numbers, "losses": numbers,
 		"retry_of": numbers, "retried_as": numbers,
 		"scheduled_run_time": times, "wake_time": times, "start_time": times, "create_time": times, "update_time": times,
 		"status": append([]string{

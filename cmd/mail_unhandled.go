@@ -85,7 +85,7 @@ func (a *app) mailHandled(ctx context.Context, i *instance, p worker.Params) err
 	said, err := log.Under(ctx, leftNotice(p.Host))
 	for _, name := range slices.Sorted(maps.Keys(said)) {
 		queue, jobType, _ := strings.Cut(strings.TrimPrefix(name, leftNotice(p.Host)+" "), " ")
-		if !slices.ContainsFunc(p.Queues, func(q worker.Queue) bool { return q.Name == queue && q.Handlers[jobType] != nil }) {
+		if !slices.ContainsFunc(p.Queues, func(q worker.Queue) bool { return q.Name == queue && q.Handles(jobType) }) {
 			continue
 		}
 		if err := a.tellOver(ctx, log, name, said[name],

@@ -91,6 +91,9 @@ func (s scheduled) reported(i *instance, now time.Time) report.Schedule {
 func (i *instance) firstJob() string {
 	for _, q := range i.Queues {
 		for _, name := range slices.Sorted(maps.Keys(q.Handlers)) {
+			if name == job.AllTypes {
+				continue
+			}
 			return i.shared("hipq enqueue " + q.Name + " " + texts.ShellWord(name))
 		}
 	}

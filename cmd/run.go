@@ -82,10 +82,15 @@ func runnable(cmd *cobra.Command, q worker.Queue, w workers.Worker, id int64, ru
 		if err != nil {
 			return err
 		}
-		if err := runners.whyLeft(q.Name, j.Type); err != nil {
+		c, err := runners.i.Queue(q.Name)
+		if err != nil {
 			return err
 		}
-		if q.Handlers[j.Type] == nil {
+		name, _ := c.Serving(j.Type)
+		if err := runners.whyLeft(q.Name, name); err != nil {
+			return err
+		}
+		if !q.Handles(j.Type) {
 			return fmt.Errorf("job %d of %s: this config has no handler for job type %s", id, q.Name, j.Type)
 		}
 		d, err := admin.Of(q.Queue).Division(cmd.Context())

@@ -157,12 +157,17 @@ func (i *instance) typeWithHandler(name, jobType string) (t job.Type, h config.H
 	if err != nil {
 		return t, h, unknown(err, name, i.QueueNames())
 	}
-	h, ok := q.Handlers[jobType]
-	if !ok {
+	served, ok := q.Serving(jobType)
+	if !ok || jobType == job.AllTypes {
 		return t, h, usagef("%s has no handler for job type %q of queue %s", i.File, jobType, name)
 	}
-	at := slices.IndexFunc(q.Types, func(t job.Type) bool { return t.Name == jobType })
-	return q.Types[at], h, nil
+	for _, known := range q.Types {
+		if known.Name == jobType || known.Name == served && t.Name == "" {
+			t = known
+		}
+	}
+	t.Name = jobType
+	return t, q.Handlers[served], nil
 }
 
 func (a *app) madeUp(cmd *cobra.Command, i *instance, name string, t job.Type, o tryOptions) (*job.Job, error) {
@@ -228,7 +233,8 @@ func (a *app) printTry(i *instance, ended attempted) error {
 	j, o, heard := ended.job, ended.outcome, ended.heard
 	next := policy.Attempt{Job: j, Outcome: o, Policy: ended.jobType.Retry, Zone: i.Location}.After(time.Now(), rand.Float64())
 	q, _ := i.Queue(j.Queue)
-	_, decides := q.RetryHandlers[j.Type]
+	served, _ := q.Serving(j.Type)
+	_, decides := q.RetryHandlers[served]
 	if !a.json {
 		return a.sayTry(i, ended, next, decides && o.Verdict.IsError())
 	}

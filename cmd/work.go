@@ -221,21 +221,32 @@ func (i *instance) workQueues(names, types []string, runners *runners) (queues [
 			return nil, nil, err
 		}
 		handlers, deciders := map[string]handler.Handler{}, map[string]handler.RetryHandler{}
+		except := slices.DeleteFunc(slices.Sorted(maps.Keys(c.Handlers)), func(name string) bool { return name == job.AllTypes })
 		for name, h := range c.Handlers {
-			if len(types) == 0 || slices.Contains(types, name) {
-				found[name] = true
-				made, decider, err := runners.both(h, c.RetryHandlers[name])
+			names := []string{name}
+			if len(types) > 0 {
+				names = slices.DeleteFunc(slices.Clone(types), func(t string) bool {
+					served, _ := c.Serving(t)
+					return served != name || t != name && slices.Contains(types, name)
+				})
+			}
+			if len(names) == 0 {
+				continue
+			}
+			made, decider, err := runners.both(h, c.RetryHandlers[name])
+			for _, t := range names {
+				found[t] = true
 				if err != nil {
-					runners.leaveOut(c.Name, name, err)
+					runners.leaveOut(c.Name, t, err)
 					continue
 				}
-				handlers[name] = made
+				handlers[t] = made
 				if decider != nil {
-					deciders[name] = decider
+					deciders[t] = decider
 				}
 			}
 		}
-		queues = append(queues, worker.Queue{Queue: q, Handlers: handlers, RetryHandlers: deciders})
+		queues = append(queues, worker.Queue{Queue: q, Handlers: handlers, RetryHandlers: deciders, Except: except})
 	}
 	if len(queues) == 0 {
 		return nil, nil, unfit

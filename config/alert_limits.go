@@ -48,9 +48,10 @@ func (b builder) queueAlert(path string, s queueSection, a *monitor.Alert) {
 	for i, t := range s.JobTypes {
 		at := under(element(under(path, "job_types"), i, t.Name), "alert")
 		b.inherits(at, under(path, "alert"), jobAlertKeys()...)
-		if own := b.jobAlert(at, t.Alert, q.JobAlert); own != q.JobAlert {
-			q.Types[t.Name] = own
-		}
+		q.Types[t.Name] = b.jobAlert(at, t.Alert, q.JobAlert)
+	}
+	if all, ok := q.Types[job.AllTypes]; !ok || all == q.JobAlert { // otherwise types without it have that one's
+		maps.DeleteFunc(q.Types, func(_ string, own monitor.JobAlert) bool { return own == q.JobAlert })
 	}
 	if q.JobAlert == a.JobAlert && len(q.Types) == 0 {
 		return

@@ -158,6 +158,28 @@ func (c *Config) QueueTables() []schema.Queue {
 	return texts.Map(c.Queues, func(q Queue) schema.Queue { return q.Table() })
 }
 
+// Serving returns the name under which the config has the handler of a job type: its own, or job.AllTypes. ok is false if there
+// is none.
+func (q Queue) Serving(jobType string) (name string, ok bool) {
+	for _, name := range []string{jobType, job.AllTypes} {
+		if _, ok := q.Handlers[name]; ok {
+			return name, true
+		}
+	}
+	return jobType, false
+}
+
+// HasAllTypes says whether the config has the type job.AllTypes, so that it names every type.
+func (q Queue) HasAllTypes() bool { return slices.Contains(q.TypeNames(), job.AllTypes) }
+
+// Nearest is the name of a job type that was probably meant; "" if there is none.
+func (q Queue) Nearest(jobType string) string {
+	if q.HasAllTypes() {
+		return ""
+	}
+	return Nearest(jobType, q.TypeNames())
+}
+
 // TypeNames are the names of the job types, in the order of the file.
 func (q Queue) TypeNames() []string {
 	return texts.Map(q.Types, func(t job.Type) string { return t.Name })

@@ -70,7 +70,7 @@ func (b builder) queue(path string, s queueSection, outer defaults) Queue {
 		if section.Handler == nil {
 			b.note(at+".handler", nil, "")
 			if section.RetryHandler != nil {
-				b.refuse(at+".retry_handler", "is for jobs that this config runs, but the type has no handler; add one or leave the key out")
+				b.refuse(at+".retry_handler", "is for jobs that this config runs, but the type has no handler of its own; add one or leave the key out")
 			}
 			continue
 		}
@@ -79,6 +79,18 @@ func (b builder) queue(path string, s queueSection, outer defaults) Queue {
 		q.Types[i].Concurrency = b.roomIn(h, q.Types[i].Concurrency)
 		if h := b.retryHandler(at+".retry_handler", section.RetryHandler, outer.retryHandler); h != nil {
 			q.RetryHandlers[section.Name] = *h
+			q.Types[i].RetryHandler = true
+		}
+	}
+	if !q.HasAllTypes() {
+		return q
+	}
+	if q.StrictTypes = false; s.StrictTypes != "" && b.truth(path+".strict_types", s.StrictTypes, false) {
+		b.refuse(path+".strict_types", "is true, but the job type %s stands for all types, so the queue refuses none", job.AllTypes)
+	}
+	_, asks := q.RetryHandlers[job.AllTypes]
+	for i, t := range q.Types {
+		if _, own := q.Handlers[t.Name]; asks && !own {
 			q.Types[i].RetryHandler = true
 		}
 	}

@@ -72,7 +72,7 @@ func (b builder) scheduled(path string, s scheduleSection, c *Config) {
 	case n >= 0 && c.Queues[n].RefuseWeightless && weightless(s.ThrottleFactor):
 		b.refuse(path+".throttle_factor", "0 would bypass the throttle limit and groups, which queues.%s.allow_weightless: false refuses", s.Queue)
 	case n >= 0:
-		if near := Nearest(s.Type, c.Queues[n].TypeNames()); near != "" && near != s.Type { // probably misspelt
+		if near := c.Queues[n].Nearest(s.Type); near != "" && near != s.Type { // probably misspelt
 			b.warn("%s.type: this config names no job type %s in queue %s; did you mean %s?", path, shown(s.Type), s.Queue, near)
 		}
 	}

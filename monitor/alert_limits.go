@@ -3,6 +3,8 @@ package monitor
 import (
 	"math"
 	"time"
+
+	"github.com/hipq/hipq/queue/job"
 )
 
 // Off is a limit that no value exceeds.
@@ -90,14 +92,16 @@ func (a Alert) Enough() int64 {
 	return int64(enough)
 }
 
-// Of returns the limits for a job type: its own, else its queue's, else the instance's.
+// Of returns the limits for a job type: its own, else that for all types, else its queue's, else the instance's.
 func (a Alert) Of(queue, jobType string) JobAlert {
 	q, ok := a.Queues[queue]
 	if !ok {
 		return a.JobAlert
 	}
-	if own, ok := q.Types[jobType]; ok {
-		return own
+	for _, name := range []string{jobType, job.AllTypes} {
+		if own, ok := q.Types[name]; ok {
+			return own
+		}
 	}
 	return q.JobAlert
 }

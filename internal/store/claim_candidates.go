@@ -22,7 +22,7 @@ import (
 type Candidates struct {
 	q     *Queue
 	shard int
-	types []string
+	types Types
 
 	mu sync.Mutex
 	// stripe is this worker's.
@@ -76,10 +76,11 @@ func (c candidate) compare(other candidate) int { return c.Compare(other.Positio
 const partMain, partFree = "NONE", "free"
 
 // Candidates returns one worker's candidates of these types in a shard.
-func (q *Queue) Candidates(shard int, types []string) *Candidates {
+func (q *Queue) Candidates(shard int, types Types) *Candidates {
 	c := &Candidates{q: q, shard: shard, types: types}
+	names, _, _ := types.split()
 	for _, part := range []string{partMain, partFree} {
-		for _, t := range types {
+		for _, t := range names {
 			c.ranges = append(c.ranges, &indexRange{status: job.StatusAvailable, part: part, jobType: t})
 		}
 	}
@@ -132,6 +133,11 @@ func (c *Candidates) next(ctx context.Context, tx *engine.Tx, n int, t *turn, fi
 	}
 	for {
 		fromHead := c.readAt.IsZero()
+		if fromHead {
+			if err := c.discover(ctx, tx); err != nil {
+				return nil, err
+			}
+		}
 		ranges := c.admitted(t)
 		for len(list) < n {
 			if err := c.read(ctx, tx, n, ranges); err != nil {
@@ -223,6 +229,9 @@ func (c *Candidates) read(ctx context.Context, tx *engine.Tx, n int, ranges []*i
 			empty = append(empty, r)
 		}
 		r.size = min(max(16*n, 100), 1000) // enough for several rounds, because each read costs a round trip
+		if len(ranges) > rangesFew {
+			r.size = max(n, r.size*rangesFew/len(ranges))
+		}
 		r.stripe = stripe{}
 		switch {
 		case c.stripe.of < 2 || r.left:
@@ -262,6 +271,9 @@ func (c *Candidates) readOn(ctx context.Context, tx *engine.Tx, ranges []*indexR
 	}
 	return nil
 }
+
+// rangesFew is for how many ranges a read may be long.
+const rangesFew = 40
 
 // rangesMax bounds the ranges of one query: SQLite allows 500 terms in a compound SELECT.
 const rangesMax = 250

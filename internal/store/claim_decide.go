@@ -85,8 +85,8 @@ func (c *start) asClaimed(from candidate) claim.Job {
 		return one
 	}
 	one.Weight, one.Invalid = j.ThrottleFactor, j.Invalid != nil
-	one.Ours = !one.Elsewhere && slices.Contains(c.round.Candidates.types, j.Type)
-	one.Busy = slices.Contains(c.round.Busy, j.Type)
+	one.Ours = !one.Elsewhere && c.round.Candidates.types.Has(j.Type)
+	one.Busy = slices.ContainsFunc(c.round.Busy, func(t Types) bool { return t.Has(j.Type) })
 	if c.ThrottleGroups != nil {
 		one.Group = claim.Scope(j.Group)
 	}

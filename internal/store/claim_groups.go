@@ -70,12 +70,25 @@ func (c *start) heldBy(ctx context.Context, groups []string, n int, last candida
 	var ranges []*indexRange
 	var open []shardGroup
 	for _, g := range groups {
-		limit := c.Limits[claim.Scope(g)]
-		if !limit.HasRoom(1) {
-			continue // its jobs wait, whichever it holds
+		if c.Limits[claim.Scope(g)].HasRoom(1) { // otherwise its jobs wait, whichever it holds
+			open = append(open, shardGroup{c.place(c.shard), g})
 		}
-		open = append(open, shardGroup{c.place(c.shard), g})
-		for _, name := range c.round.Candidates.types {
+	}
+	firsts, err := c.firstHeld(ctx, c.tx, slices.Clone(open))
+	if err != nil {
+		return nil, fmt.Errorf("find held jobs of %s: %w", c.Name, err)
+	}
+	types := c.round.Candidates.types
+	own, _, _ := types.split()
+	for _, in := range open {
+		g, limit := in.group, c.Limits[claim.Scope(in.group)]
+		names := slices.Clone(own)
+		for _, one := range firsts[in] {
+			if t := one.from.jobType; types.Has(t) && !slices.Contains(own, t) {
+				names = append(names, t)
+			}
+		}
+		for _, name := range names {
 			size := min(n, max(limit.Max-limit.Used, 1)) + spareHeld
 			ranges = append(ranges, &indexRange{status: job.StatusThrottled, part: g, jobType: name, size: size, ended: true})
 		}
@@ -85,13 +98,9 @@ func (c *start) heldBy(ctx context.Context, groups []string, n int, last candida
 			return nil, fmt.Errorf("find held jobs of %s: %w", c.Name, err)
 		}
 	}
-	firsts, err := c.firstHeld(ctx, c.tx, open)
-	if err != nil {
-		return nil, fmt.Errorf("find held jobs of %s: %w", c.Name, err)
-	}
 	for in, jobs := range firsts {
 		for _, one := range jobs {
-			if r := one.from; !slices.Contains(c.round.Candidates.types, r.jobType) && !c.ignored[[2]string{in.group, r.jobType}] {
+			if r := one.from; !types.Has(r.jobType) && !c.ignored[[2]string{in.group, r.jobType}] {
 				r.read = []candidate{one}
 				ranges = append(ranges, r)
 			}

@@ -27,7 +27,7 @@ func TestEveryFieldIsRead(t *testing.T) {
 		}
 		s.exec("INSERT INTO shop_emails (id, job_type, job_data, job_key, status, timeout, priority, throttle_factor, time_windows,"+
 			" throttle_group, shard_key, attempt, scheduled_run_time, wake_time, asked_time, start_time, worker_id, lock_token, error, result, output,"+
-			" create_time, update_time, attempt_token, retry_override, stopping, uncounted, interrupts, losses, retry_of, retried_as,"+
+			" create_time, update_time, attempt_token, retry_override, stopping, uncounted, interrupted, losses, retry_of, retried_as,"+
 			" progress, progress_note, progress_attempt, progress_time, shard) VALUES (17, 'type', 'data', 'key', 'awaiting', 18, 20, 21, ?,"+
 			" 'group', 'shard', 19, '2026-11-20 01:30:15.123456', '2026-11-20 05:30:15.123456', '2026-11-20 07:30:15.123456', '2026-11-20 02:30:15.123456', 'worker', 'token',"+
 			" 'error', 'result', 'output', '2026-11-20 03:30:15.123456', '2026-11-20 04:30:15.123456', 'attempt', 'retry_override', 1, 14, 15, 16, 22, 23, 24, 'note', 19, '2026-11-20 06:30:15.123456', 8003)", windows.Encode())

@@ -83,7 +83,10 @@ func (q *Queue) end(ctx context.Context, tx *engine.Tx, j *job.Job, o job.Outcom
 }
 
 // async says whether answers from outside end the jobs of this type.
-func (q *Queue) async(jobType string) bool { return q.configured[jobType].Async }
+func (q *Queue) async(jobType string) bool {
+	t, _ := q.Configured(jobType)
+	return t.Async
+}
 
 // write updates a job. The caller has locked its row and checked its state.
 func (q *Queue) write(ctx context.Context, tx *engine.Tx, j *job.Job, n policy.Next) error {
@@ -104,7 +107,7 @@ func (q *Queue) write(ctx context.Context, tx *engine.Tx, j *job.Job, n policy.N
 	}
 	err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.SQL.ByID+
 		" SET status = ?, error = ?, output = ?, retry_override = ?, scheduled_run_time = ?, wake_time = ?, update_time = ?,"+
-		" uncounted = ?, interrupts = ?, losses = ?, worker_id = ?"+set+
+		" uncounted = ?, interrupted = ?, losses = ?, worker_id = ?"+set+
 		" WHERE id = ? AND status NOT IN ('finished', 'failed', 'closed')", append(args, j.ID)...)
 	if err != nil {
 		return fmt.Errorf("settle job %d: %w", j.ID, err)

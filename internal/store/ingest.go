@@ -97,7 +97,7 @@ func (q *Queue) IngestOne(ctx context.Context, tx *engine.Tx, j *job.Job) error 
 	return tx.Write(ctx, "UPDATE "+q.table+" "+q.db.SQL.ByID+
 		" SET status = ?, attempt = 0, shard = ?, wake_time = ?, scheduled_run_time = ?, timeout = COALESCE(timeout, ?), priority = COALESCE(priority, ?),"+
 		" throttle_factor = COALESCE(throttle_factor, ?), time_windows = ?, throttle_group = 'NONE', error = 'NONE', result = 'NONE',"+
-		" stopping = 0, uncounted = 0, interrupts = 0, losses = 0, update_time = ? WHERE id = ? AND status = 'submitted'",
+		" stopping = 0, uncounted = 0, interrupted = 0, losses = 0, update_time = ? WHERE id = ? AND status = 'submitted'",
 		status, j.Place, engine.At(wake), engine.At(at), int64(t.Timeout.Seconds()), t.Priority, t.ThrottleFactor, j.Windows.Encode(), engine.At(tx.Now), j.ID)
 }
 

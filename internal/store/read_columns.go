@@ -44,7 +44,7 @@ var columns = []struct {
 	{"retry_override", func(j *job.Job) any { return &j.RetryOverride }},
 	{"stopping", func(j *job.Job) any { return &j.Stopping }},
 	{"uncounted", func(j *job.Job) any { return &j.Uncounted }},
-	{"interrupts", func(j *job.Job) any { return &j.Interrupts }},
+	{"interrupted", func(j *job.Job) any { return &j.Interrupts }},
 	{"losses", func(j *job.Job) any { return &j.Losses }},
 	{"retry_of", func(j *job.Job) any { return &j.RetryOf }},
 	{"retried_as", func(j *job.Job) any { return &j.RetriedAs }},

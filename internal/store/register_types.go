@@ -98,31 +98,40 @@ func (q *Queue) registered(ctx context.Context, from engine.Reader) (*registrati
 
 // TypeOf returns a type's defaults: from the config, else from the database, else the queue's for other types.
 func (q *Queue) TypeOf(ctx context.Context, from engine.Reader, name string) (job.Type, error) {
-	if t, ok := q.configured[name]; ok {
+	if t, ok := q.Configured(name); ok {
+		t.Name = name
 		return t, nil
 	}
 	r, err := q.registered(ctx, from)
 	if err != nil {
 		return job.Type{}, err
 	}
-	if t, ok := r.types[name]; ok {
-		return t, nil
-	}
-	return r.defaultType(name), nil
+	return r.typeOf(name), nil
 }
 
 // MaxAttempts is the number of the job's last attempt by its policy, as far as this process knows that without a query.
 func (q *Queue) MaxAttempts(j *job.Job) int {
-	t, ok := q.configured[j.Type]
+	t, ok := q.Configured(j.Type)
 	if !ok {
 		t = q.defaultType(j.Type)
 	}
 	if r := q.known.Load(); !ok && r != nil {
-		if t, ok = r.types[j.Type]; !ok {
-			t = r.defaultType(j.Type)
-		}
+		t = r.typeOf(j.Type)
 	}
 	return t.Retry.Attempts + j.Uncounted
+}
+
+// typeOf is a registered type, or the one for all types, or the queue's default.
+func (r *registration) typeOf(name string) job.Type {
+	t, ok := r.types[name]
+	if !ok {
+		t, ok = r.types[job.AllTypes]
+	}
+	if !ok {
+		return r.defaultType(name)
+	}
+	t.Name = name
+	return t
 }
 
 // defaultType is a type without settings of its own.
@@ -152,8 +161,8 @@ func (q *Queue) TypeNames(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	names = slices.DeleteFunc(names, func(name string) bool { return job.CheckType(name) != nil })
 	names = slices.AppendSeq(slices.AppendSeq(names, maps.Keys(r.types)), maps.Keys(q.configured))
+	names = slices.DeleteFunc(names, func(name string) bool { return name == job.AllTypes || job.CheckType(name) != nil })
 	slices.Sort(names)
 	return slices.Compact(names), nil
 }

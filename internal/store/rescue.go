@@ -101,8 +101,9 @@ func (r rescue) find(ctx context.Context, l Poll) (found []stuck, more bool, err
 	if l.Waking {
 		find("SELECT id FROM " + r.table + " " + r.Index("wake") + " WHERE wake_time <= (SELECT " + r.db.SQL.NowSQL + ") AND status = 'awaiting' ORDER BY wake_time")
 	}
-	if types := r.decidedHere(); l.Undecided && len(types) > 0 {
-		find("SELECT id FROM "+r.table+" "+r.ClaimIndex()+" WHERE status = 'undecided' AND"+r.inShards()+" AND part = 'NONE' AND job_type IN "+engine.In(len(types)), types...)
+	if l.Undecided {
+		types, args := r.decidedHere().condition("job_type")
+		find("SELECT id FROM "+r.table+" "+r.ClaimIndex()+" WHERE status = 'undecided' AND"+r.inShards()+" AND part = 'NONE' AND "+types, args...)
 	}
 	if l.Undecided {
 		from, args := r.undecidedOfFormer(slices.Collect(maps.Keys(r.handled)))
@@ -115,6 +116,9 @@ func (r rescue) find(ctx context.Context, l Poll) (found []stuck, more bool, err
 // decide: no retry handler is registered, or none has decided for a day. The limit bounds what a poll reads of jobs that wait
 // for another worker.
 func (q *Queue) undecidedOfFormer(types []string) (from string, args []any) {
+	if _, all := q.configured[job.AllTypes]; all {
+		return " FROM (SELECT 0 AS id) AS former WHERE 1 = 0", nil
+	}
 	known := slices.AppendSeq(slices.Clone(types), maps.Keys(q.configured))
 	args = append(Args(known, func(t string) any { return t }), "") // no type has this name
 	from = " FROM (SELECT id, job_type, update_time FROM " + q.table + " " + q.ClaimIndex() + " WHERE status = 'undecided' AND" + q.inShards() +
@@ -125,18 +129,45 @@ func (q *Queue) undecidedOfFormer(types []string) (from string, args []any) {
 }
 
 // decidedHere returns the types without a retry handler, as this worker or the config knows.
-func (r rescue) decidedHere() (types []any) {
-	for t, asked := range r.handled {
-		if !asked {
-			types = append(types, t)
-		}
+func (r rescue) decidedHere() Types {
+	asked := maps.Clone(r.handled)
+	if asked == nil {
+		asked = map[string]bool{}
 	}
 	for t, c := range r.configured {
-		if _, ok := r.handled[t]; !ok && !c.RetryHandler {
-			types = append(types, t)
+		if _, ok := asked[t]; !ok {
+			asked[t] = c.RetryHandler
 		}
 	}
-	return types
+	var here, others Types
+	for t, is := range asked {
+		if t == job.AllTypes {
+			continue
+		} else if is {
+			others = append(others, t)
+		} else {
+			here = append(here, t)
+		}
+	}
+	if is, ok := asked[job.AllTypes]; ok && !is {
+		here = slices.Concat(here, Types{job.AllTypes}, others)
+	}
+	return here
+}
+
+// decidable returns these types, and those whose retry policy any worker of this config applies.
+func (q *Queue) decidable(types Types) Types {
+	here := rescue{Queue: q}.decidedHere()
+	names, except, others := types.split()
+	some, left, rest := here.split()
+	if !others && !rest {
+		return slices.Concat(names, some)
+	}
+	if others {
+		left = except
+	}
+	left = slices.DeleteFunc(slices.Clone(left), func(t string) bool { return types.Has(t) || here.Has(t) })
+	return slices.Concat(names, some, Types{job.AllTypes}, left)
 }
 
 // endAll rescues jobs in one transaction. It skips rows and keys that another transaction locks: a later poll finds them.
@@ -258,7 +289,7 @@ func (q *Queue) withFreeKeys(ctx context.Context, tx *engine.Tx, jobs []*job.Job
 // Undecided locks up to r.Slots jobs of these types that wait for a retry decision, and returns them with their last
 // attempts. The round is for this alone; after the retry handler has decided, another round writes the decision. A worker
 // declared dead gets none. It may be repeated: see Round.Token.
-func (q *Queue) Undecided(ctx context.Context, r Round, types []string) (list []Settled, err error) {
+func (q *Queue) Undecided(ctx context.Context, r Round, types Types) (list []Settled, err error) {
 	err = q.db.SQL.Tx(ctx, func(tx *engine.Tx) error {
 		list = nil
 		jobs, err := q.lockedUnder(ctx, tx, r) // locked by an earlier try
@@ -273,14 +304,14 @@ func (q *Queue) Undecided(ctx context.Context, r Round, types []string) (list []
 	return list, texts.Wrap(err, "take failed jobs of %s to decide about", q.Name)
 }
 
-func (q *Queue) takeUndecided(ctx context.Context, tx *engine.Tx, r Round, types []string) (taken []*job.Job, err error) {
+func (q *Queue) takeUndecided(ctx context.Context, tx *engine.Tx, r Round, types Types) (taken []*job.Job, err error) {
 	if working, err := q.workers.IsWorking(ctx, tx, r.Worker.ID); err != nil || !working {
 		return nil, err
 	}
-	args := append(Args(types, func(name string) any { return name }), r.Slots)
+	ofTypes, args := types.condition("job_type")
+	args = append(args, r.Slots)
 	var jobs []*job.Job
-	rest := q.ClaimIndex() + " WHERE status = 'undecided' AND" + q.inShards() + " AND part = 'NONE' AND job_type IN " +
-		engine.In(len(types)) + " LIMIT ? " + tx.SkipLocked
+	rest := q.ClaimIndex() + " WHERE status = 'undecided' AND" + q.inShards() + " AND part = 'NONE' AND " + ofTypes + " LIMIT ? " + tx.SkipLocked
 	if err := tx.Read(ctx, q.Jobs(AllColumns, rest, args, func(j *job.Job) { jobs = append(jobs, j) })); err != nil {
 		return nil, err
 	}

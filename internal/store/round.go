@@ -26,7 +26,7 @@ type Round struct {
 	Slots int
 	// Candidates are where the jobs to start come from. Busy are types of this worker that have no free slot now.
 	Candidates *Candidates
-	Busy       []string
+	Busy       []Types
 	// Again says that the round may have been committed, wholly or partly: it checks each job before it settles it.
 	Again bool
 	// Stopped returns an error once the worker must stop its jobs: the round then starts none. Nil means never.

@@ -66,9 +66,11 @@ func (q *Queue) Table() string { return q.table }
 // Workers is the instance's table of workers.
 func (q *Queue) Workers() *workers.Table { return q.workers }
 
-// Configured returns the job type of this name from the config.
+// Configured returns the job type of this name from the config, or the one for all types, if that has it.
 func (q *Queue) Configured(name string) (t job.Type, ok bool) {
-	t, ok = q.configured[name]
+	if t, ok = q.configured[name]; !ok {
+		t, ok = q.configured[job.AllTypes]
+	}
 	return t, ok
 }
 

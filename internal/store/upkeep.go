@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -46,17 +45,9 @@ func (l Poll) Nothing() bool {
 
 // Poll finds out in one query, without locks, what there is to do. It fails with ErrShards if the division or
 // the limits differ.
-func (q *Queue) Poll(ctx context.Context, types []string) (l Poll, err error) {
-	names := []any{""} // no type has this name
-	if len(types) > 0 {
-		names = Args(types, func(t string) any { return t })
-	}
-	undecided := slices.Clone(names)
-	for t, c := range q.configured { // also of types that no worker here handles: see rescue
-		if !c.RetryHandler && !slices.Contains(types, t) {
-			undecided = append(undecided, t)
-		}
-	}
+func (q *Queue) Poll(ctx context.Context, types Types) (l Poll, err error) {
+	ofTypes, names := types.condition("job_type")
+	undecided, args := q.decidable(types).condition("job_type")
 	pick := q.table + " " + q.ClaimIndex()
 	misplaced := q.misplaced()
 	former, known := q.undecidedOfFormer(types)
@@ -70,9 +61,9 @@ func (q *Queue) Poll(ctx context.Context, types []string) (l Poll, err error) {
 	there := queueRecord{Queue: q.Name}
 	var lockedJobs, stuck, held, heldOfTypes, running int
 	into := []any{&paused, &there.Division, &there.ThrottleLimit, &there.Settings, &l.Undecided, &l.Waking, &l.New, &l.Misplaced, &lockedJobs, &stuck, &held, &heldOfTypes, &running}
-	args := slices.Concat(undecided, known)
+	args = append(args, known...)
 	query := "SELECT COALESCE(r.paused, 0) = 1, COALESCE(r.division, 0), COALESCE(r.throttle_limit, 0), COALESCE(r.settings, 'NONE')," +
-		" EXISTS (SELECT 1 FROM " + pick + " WHERE status = 'undecided' AND" + q.inShards() + " AND part = 'NONE' AND job_type IN " + engine.In(len(undecided)) + ")" +
+		" EXISTS (SELECT 1 FROM " + pick + " WHERE status = 'undecided' AND" + q.inShards() + " AND part = 'NONE' AND " + undecided + ")" +
 		" OR EXISTS (SELECT 1" + former + ")," +
 		" EXISTS (SELECT 1 FROM " + q.table + " " + q.Index("wake") + " WHERE wake_time <= (SELECT " + q.db.SQL.NowSQL + "))," +
 		" EXISTS (SELECT 1 FROM " + pick + " WHERE status = 'submitted')," +
@@ -81,13 +72,14 @@ func (q *Queue) Poll(ctx context.Context, types []string) (l Poll, err error) {
 		" locked, stuck, held, held_of_types, EXISTS (SELECT 1 FROM " + pick + " WHERE " + schema.Runs + ")"
 	l.Shards = make([]bool, q.Division().N)
 	for shard := range l.Shards {
-		query += ", EXISTS (SELECT 1 FROM " + pick + " WHERE status = 'available' AND" + q.inShard(shard) + " AND part IN ('NONE', 'free') AND job_type IN " + engine.In(len(names)) + ")" +
+		due, of := types.exist("SELECT 1 FROM " + pick + " WHERE status = 'available' AND" + q.inShard(shard) + " AND part IN ('NONE', 'free')")
+		query += ", " + due +
 			" OR EXISTS (SELECT 1 FROM " + pick + " WHERE status = 'throttled' AND" + q.inShard(shard) + " AND part = 'line')"
 		into = append(into, &l.Shards[shard])
-		args = append(args, names...)
+		args = append(args, of...)
 	}
 	some := fmt.Sprintf("(SELECT job_type FROM %s WHERE status = 'throttled' LIMIT %d) AS some", pick, heldMost)
-	query += " FROM (SELECT " + locked + ") AS l, (SELECT COUNT(*) AS held, COALESCE(SUM(job_type IN " + engine.In(len(names)) + "), 0) AS held_of_types FROM " + some + ") AS h" +
+	query += " FROM (SELECT " + locked + ") AS l, (SELECT COUNT(*) AS held, COALESCE(SUM(" + ofTypes + "), 0) AS held_of_types FROM " + some + ") AS h" +
 		" LEFT JOIN " + q.db.Queues() + " AS r ON r.queue = ?"
 	args = append(append(args, names...), q.Name)
 	if err := q.db.SQL.QueryRowContext(ctx, query, args...).Scan(into...); err != nil {
@@ -105,7 +97,7 @@ func (q *Queue) Poll(ctx context.Context, types []string) (l Poll, err error) {
 	}
 	waits := heldOfTypes > 0 || held == heldMost || l.Due && q.TakesTurns()
 	if l.RoomMayCome = waits && running > 0 && !paused; waits && !l.RoomMayCome && !paused {
-		if l.RoomMayCome, err = q.isAskedFor(ctx, names); err != nil {
+		if l.RoomMayCome, err = q.isAskedFor(ctx, ofTypes, names); err != nil {
 			return Poll{}, err
 		}
 	}
@@ -131,11 +123,11 @@ func (q *Queue) stillAgrees(there queueRecord) error {
 }
 
 // isAskedFor says whether a job in line is another worker's, who starts it as soon as it has room.
-func (q *Queue) isAskedFor(ctx context.Context, but []any) (bool, error) {
+func (q *Queue) isAskedFor(ctx context.Context, ofTypes string, args []any) (bool, error) {
 	var now, asked engine.Time
 	query := "SELECT " + q.db.SQL.TimeText(q.db.SQL.NowSQL) + ", " + q.db.SQL.TimeText("MAX(asked_time)") + " FROM " + q.table + " " + q.ClaimIndex() +
-		" WHERE status = 'throttled' AND" + q.inShards() + " AND part = 'line' AND job_type NOT IN " + engine.In(len(but))
-	if err := q.db.SQL.Read(ctx, engine.Query{SQL: query, Args: but, Scan: engine.Row(&now, &asked)}); err != nil {
+		" WHERE status = 'throttled' AND" + q.inShards() + " AND part = 'line' AND NOT (" + ofTypes + ")"
+	if err := q.db.SQL.Read(ctx, engine.Query{SQL: query, Args: args, Scan: engine.Row(&now, &asked)}); err != nil {
 		return false, fmt.Errorf("look at the line of %s: %w", q.Name, err)
 	}
 	return now.Sub(asked.Time).Abs() < claim.Patience, nil

@@ -9,6 +9,7 @@ import (
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/texts"
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -36,7 +37,9 @@ type Serves map[string][]string
 
 // All says whether it has all of these types of a queue.
 func (s Serves) All(queue string, types []string) bool {
-	return !slices.ContainsFunc(types, func(name string) bool { return !slices.Contains(s[queue], name) })
+	return !slices.ContainsFunc(types, func(name string) bool {
+		return !slices.Contains(s[queue], name) && !slices.Contains(s[queue], job.AllTypes)
+	})
 }
 
 func (w Worker) entry(state activity.State) activity.Entry {

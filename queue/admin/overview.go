@@ -154,7 +154,7 @@ const passedBy = time.Hour
 //
 // It reads all due jobs in the index, and if such types are possible, the activity since then.
 func (q *Queue) Unhandled(ctx context.Context, paused bool, lastSeen time.Time, handled []string) (map[string]time.Time, error) {
-	if paused || lastSeen.IsZero() {
+	if paused || lastSeen.IsZero() || slices.Contains(handled, job.AllTypes) {
 		return nil, nil
 	}
 	before := lastSeen.Add(-passedBy)

@@ -166,7 +166,7 @@ func (w *Why) barred(ready bool) {
 	w.addIf(!w.placed, "misplaced",
 		"it was placed when the queue was divided differently: the next worker moves it to its shard")
 	w.addIf(ready && w.paused, "paused", "the queue is paused: hipq queues resume %s", w.Job.Queue)
-	name := w.Job.Type
+	name := w.served()
 	switch leftOut := w.by.LeftOut[name]; {
 	case w.division.Otherwise != nil:
 		w.add("divided_otherwise", "workers of this config leave the queue out: %s", w.division.Otherwise)
@@ -177,6 +177,14 @@ func (w *Why) barred(ready bool) {
 	case leftOut != "":
 		w.add("left_out", "on this host, workers of this user leave job type %s out: %s", name, leftOut)
 	}
+}
+
+// served is the name under which the config has the job type's handler.
+func (w *Why) served() string {
+	if name := w.Job.Type; slices.Contains(w.by.Handled, name) || !slices.Contains(w.by.Handled, job.AllTypes) {
+		return name
+	}
+	return job.AllTypes
 }
 
 // groupFull says if the job's throttle group has no room, or had none in the last round.
@@ -231,12 +239,16 @@ func (w *Why) others(limit, held int) string {
 // lanesFull says where workers hold all slots of the host's, queue's or job type's concurrency.
 func (w *Why) lanesFull() {
 	q, name := w.queue, w.Job.Type
+	own, _ := q.s.Configured(name)
+	if own.Name != name || own.Concurrency == 0 {
+		name = w.served()
+	}
+	t, _ := q.s.Configured(name)
 	hosts := texts.Map(w.atWork, func(r workers.Row) string { return r.Host })
 	slices.Sort(hosts)
 	for _, host := range slices.Compact(hosts) {
 		w.laneFull(host, "", w.by.Concurrency)
 		w.laneFull(host, workers.Lane(q.s.Name, ""), q.s.Concurrency)
-		t, _ := q.s.Configured(name)
 		w.laneFull(host, workers.Lane(q.s.Name, name), t.Concurrency)
 	}
 }

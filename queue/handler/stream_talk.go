@@ -84,7 +84,7 @@ type landing struct {
 	unread, abandoned bool
 	// open says that the answer had no newline.
 	open bool
-	left              string
+	left string
 }
 
 // silence is how long a program may go on after it closed stdin or stdout, because it may just be ending.

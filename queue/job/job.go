@@ -16,7 +16,7 @@ const None = texts.None
 
 // Limits of fields, in bytes.
 const (
-	MaxTypeBytes = 64
+	MaxTypeBytes = 255
 	MaxKeyBytes  = 255
 	MaxDataBytes = 1 << 20
 )

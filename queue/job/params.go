@@ -53,6 +53,9 @@ var onDuplicates = []OnDuplicate{KeepDuplicate, ReplaceDuplicate, RefuseDuplicat
 
 // Check returns ErrInvalid for a job that every queue refuses.
 func (j Params) Check() error {
+	if j.Type == AllTypes {
+		return fmt.Errorf("%w: job_type %s stands for all types without a handler of their own; give the job's own", ErrInvalid, AllTypes)
+	}
 	if err := CheckType(j.Type); err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 
 // Type holds the defaults of one job type. Start from DefaultType.
 type Type struct {
-	// Name is compared byte by byte; at most MaxTypeBytes.
+	// Name is compared byte by byte; at most MaxTypeBytes. AllTypes is for the jobs of each type that isn't configured.
 	Name string
 	// Timeout is how long an attempt may last, in whole seconds.
 	Timeout time.Duration
@@ -30,6 +30,9 @@ type Type struct {
 	Concurrency int
 }
 
+// AllTypes is the name of the type that stands for each type of the queue without a handler of its own. No job has it.
+const AllTypes = "*"
+
 // DefaultType returns the defaults of an unconfigured type.
 func DefaultType(name string) Type {
 	return Type{Name: name, Timeout: 24 * time.Hour, Priority: 100, ThrottleFactor: 1, Retry: DefaultRetry}
@@ -43,7 +46,11 @@ func (t Type) Check() error {
 	if t.Concurrency < 0 || t.Concurrency > maxInt {
 		return fmt.Errorf("%w: its concurrency %d is not from 0 to %d", ErrInvalid, t.Concurrency, maxInt)
 	}
-	err := Params{Type: t.Name, Timeout: t.Timeout, Priority: &t.Priority, ThrottleFactor: &t.ThrottleFactor}.Check()
+	name := t.Name
+	if name == AllTypes {
+		name = "any"
+	}
+	err := Params{Type: name, Timeout: t.Timeout, Priority: &t.Priority, ThrottleFactor: &t.ThrottleFactor}.Check()
 	if err != nil {
 		return err
 	}

@@ -86,10 +86,10 @@ func (s *source) settleAt() time.Time {
 
 // busy returns the queue's job types in this worker's other lanes whose slots all run jobs. Their jobs don't wait for a limit. A
 // slot that a round has reserved isn't taken yet: that round asks for such a job.
-func (d *dispatcher) busy(s *source) (types []string) {
+func (d *dispatcher) busy(s *source) (types []store.Types) {
 	for _, other := range d.sources {
 		if other != s && other.Name == s.Name && other.lane.width <= other.lane.running {
-			types = append(types, other.types...)
+			types = append(types, other.serves)
 		}
 	}
 	return types

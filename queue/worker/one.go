@@ -48,7 +48,7 @@ func runOne(ctx context.Context, p Params, id int64, start func(*worker, *source
 		if err != nil {
 			return err
 		}
-		at := slices.IndexFunc(w.sources, func(s *source) bool { return slices.Contains(s.types, j.Type) })
+		at := slices.IndexFunc(w.sources, func(s *source) bool { return s.serves.Has(j.Type) })
 		if at < 0 {
 			return fmt.Errorf("job %d of %s: there is no handler for job type %q", id, p.Queues[0].Name, j.Type)
 		}

@@ -43,7 +43,7 @@ func (p *poller) nothingToDo(ctx context.Context) (bool, error) {
 		if s.gone != nil {
 			continue
 		}
-		switch found, err := s.store().Poll(ctx, s.types); {
+		switch found, err := s.store().Poll(ctx, s.serves); {
 		case p.dispatcher.leftOut(s, err):
 		case engine.IsLockTimeout(err):
 			return false, nil // another session hides the answer
@@ -189,7 +189,7 @@ func (p *poller) upkeep(s *source, upkeep *store.Poll) {
 			stopping, err = s.store().Stopping(p.work, p.ID, running)
 		}
 		if err == nil && (accepting || upkeep != nil) {
-			found, err = s.store().Poll(p.work, s.types)
+			found, err = s.store().Poll(p.work, s.serves)
 		}
 		return func() error {
 			s.pollSent = time.Time{}

@@ -33,7 +33,7 @@ func (r *runner) begin(s *source, j *job.Job) {
 	r.summary.Started++
 	j.MaxAttempts = s.store().MaxAttempts(j)
 	a, here := &attempt{runner: r, source: s, Settled: store.Settled{Job: j}, began: time.Now()}, s.store().Abandoned()
-	if s.RetryHandlers[j.Type] != nil {
+	if s.retryHandler(j.Type) != nil {
 		a.LeaveAs = job.StatusDeciding
 	}
 	if r.Quarantine != nil && j.IsQuarantined() {
@@ -59,7 +59,7 @@ func (r *runner) begin(s *source, j *job.Job) {
 		a.settled.Store(&f)
 	}
 	hooks := handling.Hooks{Look: r.lease.check, Say: say, End: abandon, Settled: settled}
-	if a.boots = s.boots[j.Type]; a.boots {
+	if a.boots = s.bootsFor(j.Type); a.boots {
 		hooks.Expire = a.expire
 	}
 	a.handled = handling.With(a, hooks)
@@ -87,7 +87,7 @@ func (r *runner) run(a *attempt) {
 	}
 	defer here.Returned(j)
 	defer r.end(a, job.Outcome{Verdict: job.TryAgain, Error: goneAway}, false) // applies if the handler ended its goroutine
-	r.end(a, judged(a.source.Handlers[j.Type].Handle(a.handled, copied(j))), false)
+	r.end(a, judged(a.source.handler(j.Type).Handle(a.handled, copied(j))), false)
 }
 
 // end records an attempt's end once. If abandoned, it counts even if interrupted, because the handler may still run.
@@ -120,7 +120,7 @@ func (r *runner) ask(s *source, u store.Settled) {
 	defer fail(job.Outcome{Error: goneAway}) // applies if the retry handler ended its goroutine
 	a.handled = handling.With(a, handling.Hooks{Look: r.lease.check, End: fail})
 	a.context() // arms the timeout of the decision
-	decision, err := s.RetryHandlers[u.Job.Type].Decide(a.handled, copied(u.Job), u.Outcome)
+	decision, err := s.retryHandler(u.Job.Type).Decide(a.handled, copied(u.Job), u.Outcome)
 	r.decided(a, decision, err)
 }
 

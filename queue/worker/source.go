@@ -17,8 +17,9 @@ import (
 // undecided for a retry handler.
 type source struct {
 	Queue
-	// types are the job types of the source. asked are those with a retry handler.
-	types, asked []string
+	// types are the job types of the source, as far as they have names. serves are all. asked are those with a retry handler.
+	types         []string
+	serves, asked store.Types
 	lane         *lane
 	// shards are the queue's shards, by number.
 	shards []*shard
@@ -76,10 +77,10 @@ func (w *worker) addSources(q Queue) {
 		own[t.Name] = t.Concurrency
 	}
 	var common []string
-	for _, name := range slices.Sorted(maps.Keys(q.Handlers)) {
+	for _, name := range q.named() {
 		if own[name] > 0 {
 			w.addSource(q, []string{name}, w.slots.newLane(workers.Lane(q.Name, name), around, own[name]))
-		} else {
+		} else if q.Handlers[name] != nil {
 			common = append(common, name)
 		}
 	}
@@ -88,15 +89,41 @@ func (w *worker) addSources(q Queue) {
 	}
 }
 
-func (w *worker) addSource(q Queue, types []string, l *lane) {
-	s := &source{Queue: q, types: types, lane: l, attempts: map[int64]*attempt{}}
-	w.addShards(s)
-	for _, t := range types {
-		if q.RetryHandlers[t] != nil {
-			s.asked = append(s.asked, t)
+// named are the types with a handler, and those to which the handler of job.AllTypes gives a lane of their own.
+func (q Queue) named() []string {
+	names := slices.Collect(maps.Keys(q.Handlers))
+	for _, t := range q.Types {
+		if t.Concurrency > 0 && q.Handlers[t.Name] == nil && q.handler(t.Name) != nil {
+			names = append(names, t.Name)
 		}
 	}
+	slices.Sort(names)
+	return names
+}
+
+func (w *worker) addSource(q Queue, types []string, l *lane) {
+	s := &source{Queue: q, types: types, lane: l, attempts: map[int64]*attempt{}}
+	s.serves = typesOf(types, slices.Concat(q.named(), q.Except))
+	var asked []string
+	for _, t := range types {
+		if q.retryHandler(t) != nil {
+			asked = append(asked, t)
+		}
+	}
+	s.asked = typesOf(asked, slices.Concat(q.named(), q.Except))
+	w.addShards(s)
 	w.sources = append(w.sources, s)
+}
+
+// typesOf are the types of these names. If job.AllTypes is one, it leaves out the others.
+func typesOf(names, others []string) store.Types {
+	at := slices.Index(names, job.AllTypes)
+	if at < 0 {
+		return names
+	}
+	own := slices.Delete(slices.Clone(names), at, at+1)
+	others = slices.DeleteFunc(others, func(t string) bool { return t == job.AllTypes || slices.Contains(own, t) })
+	return slices.Concat(own, []string{job.AllTypes}, others)
 }
 
 // owed returns how many slots retry decisions need, now and for attempts that will need one.

@@ -78,7 +78,7 @@ func newWorker(p Params) (*worker, error) {
 	for _, q := range p.Queues {
 		w.addSources(q)
 		if p.MaxJobs == 0 { // otherwise it may leave jobs: no other worker leaves them to it
-			w.self.Serves[q.Name] = slices.Sorted(maps.Keys(q.Handlers))
+			w.self.Serves[q.Name] = q.named()
 		}
 	}
 	w.runner = &runner{loop: l, lease: w.lease, begun: make(chan *attempt), ended: make(chan *attempt, p.Concurrency)}

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"slices"
 	"context"
 	"log/slog"
 	"time"
@@ -45,11 +46,41 @@ var DefaultOptions = Options{
 // Queue is a queue with its handlers by job type. The worker ignores jobs of other types.
 type Queue struct {
 	*queue.Queue
+	// Handlers are by job type. That of job.AllTypes is for each type without one, except those in Except.
 	Handlers map[string]handler.Handler
 	// RetryHandlers decide after errors, by job type; the retry policy decides for other types.
 	RetryHandlers map[string]handler.RetryHandler
+	// Except are types that the handler of job.AllTypes leaves to other workers.
+	Except []string
 	// boots are the types whose handlers move the end of an attempt's time.
 	boots map[string]bool
+}
+
+// handler is the handler of a job type; nil if there is none.
+func (q Queue) handler(jobType string) handler.Handler {
+	if h := q.Handlers[jobType]; h != nil || slices.Contains(q.Except, jobType) {
+		return h
+	}
+	return q.Handlers[job.AllTypes]
+}
+
+// Handles says whether this worker has a handler for a job type.
+func (q Queue) Handles(jobType string) bool { return q.handler(jobType) != nil }
+
+// retryHandler is the retry handler of a job type that this worker handles; nil if there is none.
+func (q Queue) retryHandler(jobType string) handler.RetryHandler {
+	if h := q.RetryHandlers[jobType]; h != nil || q.Handlers[jobType] != nil {
+		return h
+	}
+	return q.RetryHandlers[job.AllTypes]
+}
+
+// bootsFor says whether the handler of a job type moves the end of an attempt's time.
+func (q Queue) bootsFor(jobType string) bool {
+	if _, own := q.Handlers[jobType]; !own {
+		jobType = job.AllTypes
+	}
+	return q.boots[jobType]
 }
 
 func (q Queue) store() *store.Queue { return (*store.Queue)(q.Queue) }

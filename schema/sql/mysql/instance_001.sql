@@ -6,7 +6,7 @@ CREATE TABLE IF NOT EXISTS {activity} (
   state     ENUM('added','starting','finished','error','failed','cancelled','released') CHARACTER SET ascii NOT NULL,
   queue     VARCHAR(48) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT 'NONE',
   job_id    BIGINT NOT NULL DEFAULT 0,
-  job_type  VARBINARY(65) NOT NULL DEFAULT 'NONE',
+  job_type  VARBINARY(256) NOT NULL DEFAULT 'NONE',
   job_key   VARBINARY(256) NOT NULL DEFAULT 'NONE',
   worker_id CHAR(36) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT 'NONE',
   host      VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT 'NONE',
@@ -96,7 +96,7 @@ CREATE TABLE IF NOT EXISTS {shards} (
 -- The registered job types, with their jobs' defaults.
 CREATE TABLE IF NOT EXISTS {job_types} (
   queue           VARCHAR(48) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
-  job_type        VARBINARY(64) NOT NULL,
+  job_type        VARBINARY(255) NOT NULL,
   timeout         INT UNSIGNED NOT NULL DEFAULT 86400,
   priority        INT NOT NULL DEFAULT 100,
   throttle_factor INT UNSIGNED NOT NULL DEFAULT 1,
@@ -118,7 +118,7 @@ CREATE TABLE IF NOT EXISTS {hours} (
 CREATE TABLE IF NOT EXISTS {metrics} (
   hour             DATETIME NOT NULL,
   queue            VARCHAR(48) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
-  job_type         VARBINARY(65) NOT NULL,
+  job_type         VARBINARY(256) NOT NULL,
   added            BIGINT NOT NULL DEFAULT 0,
   started          BIGINT NOT NULL DEFAULT 0,
   finished         BIGINT NOT NULL DEFAULT 0,
@@ -168,7 +168,7 @@ CREATE TABLE IF NOT EXISTS {schedules} (
   -- the schedule of its slots, with the zone
   spec        VARCHAR(1024) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
   queue       VARCHAR(48) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
-  job_type    VARBINARY(64) NOT NULL,
+  job_type    VARBINARY(255) NOT NULL,
   -- all slots up to this time are done; the writer of a new value handles the slots between
   seen_until  DATETIME(6) NOT NULL,
   -- the first slot after that, or an earlier time if it isn't computed yet; NULL if paused

@@ -2,7 +2,7 @@
 CREATE TABLE IF NOT EXISTS {jobs} (
   id                 BIGINT NOT NULL AUTO_INCREMENT,
   -- an application's texts have a byte more than allowed: a session without strict mode cuts them, and the constraints refuse those
-  job_type           VARBINARY(65) NOT NULL,
+  job_type           VARBINARY(256) NOT NULL,
   job_data           LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT ('NONE'),
   job_key            VARBINARY(256) NOT NULL DEFAULT (UUID()),
   -- 'closed' is final with an error that needs nothing more. 'scheduled' follows 'available', because a lock on a
@@ -22,7 +22,7 @@ CREATE TABLE IF NOT EXISTS {jobs} (
   -- attempts that the retry policy doesn't count: interrupted ones, and released ones
   uncounted          INT UNSIGNED NOT NULL DEFAULT 0,
   -- attempts that ended because their worker did, for handlers that count the others
-  interrupts         INT UNSIGNED NOT NULL DEFAULT 0,
+  interrupted        INT UNSIGNED NOT NULL DEFAULT 0,
   -- how many of the latest attempts in a row ended with their worker
   losses             INT UNSIGNED NOT NULL DEFAULT 0,
   scheduled_run_time DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
@@ -83,7 +83,7 @@ CREATE TABLE IF NOT EXISTS {jobs} (
   CONSTRAINT {jobs}$windows CHECK (time_windows IS NOT NULL AND OCTET_LENGTH(time_windows) <= 2048 OR time_windows IS NULL AND status = 'submitted' OR status IN ('finished', 'failed', 'closed')),
   CONSTRAINT {jobs}$group CHECK (status <> 'throttled' OR throttle_group <> ''),
   CONSTRAINT {jobs}$size CHECK (OCTET_LENGTH(job_data) BETWEEN 1 AND 1048576 OR status IN ('finished', 'failed', 'closed')),
-  CONSTRAINT {jobs}$job_type CHECK (OCTET_LENGTH(job_type) <= 64 OR status IN ('finished', 'failed', 'closed')),
+  CONSTRAINT {jobs}$job_type CHECK (OCTET_LENGTH(job_type) <= 255 OR status IN ('finished', 'failed', 'closed')),
   CONSTRAINT {jobs}$job_key CHECK (OCTET_LENGTH(job_key) <= 255 OR status IN ('finished', 'failed', 'closed')),
   CONSTRAINT {jobs}$shard_key CHECK (OCTET_LENGTH(shard_key) <= 255 OR status IN ('finished', 'failed', 'closed')),
   -- a server may be configured to accept 0000-00-00

@@ -16,7 +16,7 @@ CREATE TABLE IF NOT EXISTS {jobs} (
   shard              INTEGER NOT NULL DEFAULT 1000,
   attempt            INTEGER NOT NULL DEFAULT 0,
   uncounted          INTEGER NOT NULL DEFAULT 0,
-  interrupts         INTEGER NOT NULL DEFAULT 0,
+  interrupted        INTEGER NOT NULL DEFAULT 0,
   losses             INTEGER NOT NULL DEFAULT 0,
   scheduled_run_time TEXT NOT NULL ON CONFLICT REPLACE DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now') || '000'),
   wake_time          TEXT NULL,
@@ -65,7 +65,7 @@ CREATE TABLE IF NOT EXISTS {jobs} (
       AND length(CAST(scheduled_run_time AS BLOB)) BETWEEN 21 AND 29 AND substr(scheduled_run_time, 21) NOT GLOB '*[^0-9]*')),
   -- What MySQL's types ensure. The highest possible id would leave none for the next job.
   CONSTRAINT {jobs}$id CHECK (id BETWEEN 1 AND 4611686018427387903),
-  CONSTRAINT {jobs}$job_type CHECK (length(CAST(job_type AS BLOB)) <= 64),
+  CONSTRAINT {jobs}$job_type CHECK (length(CAST(job_type AS BLOB)) <= 255),
   CONSTRAINT {jobs}$job_key CHECK (length(CAST(job_key AS BLOB)) <= 255),
   CONSTRAINT {jobs}$shard_key CHECK (length(CAST(shard_key AS BLOB)) <= 255)
 ) STRICT;

@@ -3,8 +3,8 @@ CREATE PROCEDURE {self}(IN queue {text}, IN job_type {text})
 BEGIN
   DECLARE v_table VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin;
   {inline find_queue}
-  IF LENGTH(job_type) > 64 THEN
-    CALL {job}$refuse(31002, CONCAT('job_type has ', LENGTH(job_type), ' bytes; the maximum is 64'));
+  IF LENGTH(job_type) > 255 THEN
+    CALL {job}$refuse(31002, CONCAT('job_type has ', LENGTH(job_type), ' bytes; the maximum is 255'));
   ELSEIF /*M! @@tx_isolation */ /*!80000 @@transaction_isolation */ = 'SERIALIZABLE' THEN -- it would lock all rows that it counts
     CALL {job}$refuse(31017, 'the session is SERIALIZABLE: SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED');
   END IF;

@@ -18,8 +18,8 @@ BEGIN
   END IF;
   WHILE v_i < JSON_LENGTH(v_types) DO
     SET v_type = JSON_EXTRACT(v_types, CONCAT('$[', v_i, ']')), v_i = v_i + 1;
-    IF JSON_TYPE(v_type) <> 'STRING' OR LENGTH(JSON_UNQUOTE(v_type)) NOT BETWEEN 1 AND 64 THEN
-      CALL {job}$refuse(31002, 'job_types has an element that is not a text of 1 to 64 bytes');
+    IF JSON_TYPE(v_type) <> 'STRING' OR LENGTH(JSON_UNQUOTE(v_type)) NOT BETWEEN 1 AND 255 THEN
+      CALL {job}$refuse(31002, 'job_types has an element that is not a text of 1 to 255 bytes');
     END IF;
   END WHILE;
   {inline begin}

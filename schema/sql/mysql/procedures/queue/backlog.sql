@@ -1,6 +1,6 @@
 -- Counts jobs as hipq monitor does: due, held, and locked by dead workers. SELECT INTO reads without locks; SET with a
 -- SELECT would take some under REPEATABLE READ.
-CREATE PROCEDURE {self}(IN p_type VARBINARY(64), OUT p_n BIGINT)
+CREATE PROCEDURE {self}(IN p_type VARBINARY(255), OUT p_n BIGINT)
 {traits}
 BEGIN
   DECLARE v_now DATETIME(6) DEFAULT {now};

@@ -12,7 +12,7 @@ BEGIN
   DECLARE v_ranges, v_seen, v_taken INT DEFAULT 0;
   DECLARE v_open, v_unserved, v_works, v_full, v_there BOOLEAN DEFAULT FALSE;
   DECLARE v_part VARCHAR(4) CHARACTER SET ascii;
-  DECLARE v_type VARBINARY(64);
+  DECLARE v_type VARBINARY(255);
   DECLARE v_now, v_opening, v_asked DATETIME(6);
   {declare position}
 
@@ -65,7 +65,7 @@ BEGIN
     ELSE
       SET v_id = NULL, v_there = FALSE;
       SELECT h.range_part, UNHEX(h.range_type), {order} INTO v_part, v_type, {position}
-      FROM JSON_TABLE(v_heads, '$.*' COLUMNS (range_part VARCHAR(4) PATH '$[0]', range_type VARCHAR(128) PATH '$[1]', job BIGINT PATH '$[2]')) h
+      FROM JSON_TABLE(v_heads, '$.*' COLUMNS (range_part VARCHAR(4) PATH '$[0]', range_type VARCHAR(510) PATH '$[1]', job BIGINT PATH '$[2]')) h
       STRAIGHT_JOIN {jobs} j FORCE INDEX (PRIMARY) ON j.id = h.job
       WHERE h.range_part = 'free' OR NOT v_full ORDER BY {order} LIMIT 1;
       IF v_id IS NULL THEN

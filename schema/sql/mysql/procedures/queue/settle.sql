@@ -6,7 +6,7 @@ CREATE PROCEDURE {self}(
 {traits}
 BEGIN
   DECLARE v_state, v_status VARCHAR(16) CHARACTER SET ascii;
-  DECLARE v_holder, v_lock, v_attempt_token, v_type VARBINARY(64);
+  DECLARE v_holder, v_lock, v_attempt_token, v_type VARBINARY(255);
   DECLARE v_key VARBINARY(255);
   DECLARE v_stopping, v_good BOOLEAN;
   DECLARE v_error, v_result, v_output, v_override, v_windows, v_zone {text};
@@ -29,8 +29,8 @@ BEGIN
   SELECT q.throttle_limit, q.keep_finished, q.keep_failed, JSON_EXTRACT(NULLIF(q.settings, 'NONE'), '$.zone'), COALESCE(w.host, 'NONE'), COALESCE(w.pid, 0),
       IF(JSON_VALID(t.settings), t.settings, COALESCE(JSON_EXTRACT(NULLIF(q.settings, 'NONE'), '$.default_retry'), '{default_policy}'))
     INTO v_limit, v_keep_finished, v_keep_failed, v_zone, v_host, v_pid, v_policy
-  FROM {queues} q LEFT JOIN {job_types} t ON t.queue = q.queue AND t.job_type = v_type LEFT JOIN {workers} w ON w.id = p_worker
-  WHERE q.queue = '{queue}';
+  FROM {queues} q LEFT JOIN {job_types} t ON t.queue = q.queue AND t.job_type IN (v_type, '*') LEFT JOIN {workers} w ON w.id = p_worker
+  WHERE q.queue = '{queue}' ORDER BY t.job_type = '*' LIMIT 1;
   IF v_stopping AND NOT (v_status = 'answered' AND v_error = 'NONE') AND (p_verdict <> 'finished' OR v_status <> 'running' OR JSON_EXTRACT(v_policy, '$.async') IS NOT NULL) THEN
     SET p_verdict = 'cancelled', p_text = 'cancelled'; -- work that was only sent is not done
   ELSEIF v_status = 'answered' THEN

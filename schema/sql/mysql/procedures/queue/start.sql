@@ -5,7 +5,7 @@ CREATE PROCEDURE {self}(IN p_worker {id}, IN p_id BIGINT, IN p_token {text}, OUT
 BEGIN
   DECLARE v_state, v_status VARCHAR(16) CHARACTER SET ascii;
   DECLARE v_holder, v_lock, v_attempt_token VARBINARY(36);
-  DECLARE v_type VARBINARY(64);
+  DECLARE v_type VARBINARY(255);
   DECLARE v_key VARBINARY(255);
   DECLARE v_zone, v_windows {text};
   DECLARE v_paused, v_unserved, v_works BOOLEAN;

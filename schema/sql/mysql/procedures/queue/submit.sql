@@ -2,7 +2,7 @@
 CREATE PROCEDURE {self}(IN p_type {text}, IN p_key {text}, IN p_data {text}, IN p_options {text}, OUT p_id BIGINT, OUT p_duplicate BOOLEAN)
 {traits}
 BEGIN
-  DECLARE v_type VARBINARY(64);
+  DECLARE v_type VARBINARY(255);
   DECLARE v_key VARBINARY(255);
   DECLARE v_shard_key VARBINARY(255) DEFAULT 'NONE';
   DECLARE v_settings, v_windows, v_text {text};
@@ -13,8 +13,10 @@ BEGIN
 
   IF p_type IS NULL OR p_type = '' OR p_type = 'NONE' THEN
     CALL {job}$refuse(31001, 'job_type is missing');
-  ELSEIF LENGTH(p_type) > 64 THEN
-    CALL {job}$refuse(31002, CONCAT('job_type has ', LENGTH(p_type), ' bytes; the maximum is 64'));
+  ELSEIF LENGTH(p_type) > 255 THEN
+    CALL {job}$refuse(31002, CONCAT('job_type has ', LENGTH(p_type), ' bytes; the maximum is 255'));
+  ELSEIF p_type = '*' THEN
+    CALL {job}$refuse(31002, 'job_type * stands for all types; give the job''s own');
   ELSEIF p_type REGEXP '[\\x{0}-\\x{1f}\\x{7f}-\\x{9f}]' THEN
     CALL {job}$refuse(31002, 'job_type has a control character');
   ELSEIF LENGTH(p_key) > 255 THEN
