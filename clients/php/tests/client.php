@@ -1,6 +1,6 @@
 <?php
 
-// Tests the client: HIPQ is the program, HIPQ_TEST_MYSQL_DSN a server, as root; without it only SQLite is tested.
+// Tests the client: HIPQ_TEST_HIPQ is the program, HIPQ_TEST_MYSQL_DSN a server, as root; without it only SQLite is tested.
 declare(strict_types=1);
 
 require __DIR__ . '/../src/Hipq.php';
@@ -8,7 +8,7 @@ require __DIR__ . '/../src/Hipq.php';
 use Hipq\{Client, DuplicateJob, HipqError, JobNotFound, Refused};
 
 date_default_timezone_set('America/New_York');
-$hipq = getenv('HIPQ') ?: 'hipq';
+$hipq = getenv('HIPQ_TEST_HIPQ') ?: 'hipq';
 $failed = $checks = 0;
 
 function same(mixed $want, mixed $got, string $what): void

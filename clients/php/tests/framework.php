@@ -1,9 +1,9 @@
 <?php
 
-// What the tests of the frameworks have in common. HIPQ is the program, HIPQ_TEST_MYSQL_DSN a server, as root.
+// What the tests of the frameworks have in common. HIPQ_TEST_HIPQ is the program, HIPQ_TEST_MYSQL_DSN a server, as root.
 declare(strict_types=1);
 
-$hipq = getenv('HIPQ') ?: 'hipq';
+$hipq = getenv('HIPQ_TEST_HIPQ') ?: 'hipq';
 $failed = 0;
 
 preg_match('/^root@tcp\((.*):(\d+)\)\/$/', (string) getenv('HIPQ_TEST_MYSQL_DSN'), $server) || exit("HIPQ_TEST_MYSQL_DSN is not set to root@tcp(HOST:PORT)/\n");
