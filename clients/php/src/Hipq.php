@@ -13,7 +13,7 @@ final class JobNotFound extends Refused {}
 /** A live job of this type has the key. */
 final class DuplicateJob extends HipqError
 {
-    public function __construct(public readonly string $queue, public readonly ?string $type, public readonly ?string $key, ?\Throwable $previous = null)
+    public function __construct(public readonly string $queue, public readonly ?string $type = null, public readonly ?string $key = null, ?\Throwable $previous = null)
     {
         parent::__construct("queue $queue has a live job of " . ($key === null ? 'the same type and key' : "type $type with the key $key"), 0, $previous);
     }
@@ -24,23 +24,17 @@ final class GiveUp extends \RuntimeException {}
 /** A job's function throws it: an error; run again, not before $after seconds if given. */
 final class Retry extends \RuntimeException
 {
-    public function __construct(string $message, public readonly int|float|null $after = null)
-    {
-        parent::__construct($message);
-    }
+    public function __construct(string $message, public readonly int|float|null $after = null) { parent::__construct($message); }
 }
 /** A job's function throws it: no error; run again after $after seconds. It uses up no attempt unless $count is true. */
 final class Release extends \RuntimeException
 {
-    public function __construct(public readonly int|float $after = 0, public readonly bool $count = false)
-    {
-        parent::__construct('released');
-    }
+    public function __construct(public readonly int|float $after = 0, public readonly bool $count = false) { parent::__construct('released'); }
 }
 
 final class Job
 {
-    /** @param mixed $data what was pushed: JSON as arrays and scalars, other text as it is, null for nothing. $timeout is in seconds */
+    /** $data is what was pushed: JSON as arrays and scalars, other text as it is, null for nothing. $timeout is in seconds. */
     public function __construct(public readonly int $id, public readonly string $queue, public readonly string $type, public readonly string $key,
         public readonly mixed $data, public readonly int $attempt, public readonly int $interrupts, public readonly string $token,
         public readonly float $timeout, private readonly \Closure $say) {}
@@ -69,11 +63,7 @@ final class Client
     private const JSON = JSON_THROW_ON_ERROR | JSON_UNESCAPED_UNICODE | JSON_UNESCAPED_SLASHES | JSON_PRESERVE_ZERO_FRACTION;
     private readonly bool $sqlite;
 
-    /**
-     * $tables names a queue's table, if it isn't INSTANCE_QUEUE. On SQLite, methods that change a job run $command with $config.
-     *
-     * @param array<string, string> $tables
-     */
+    /** $tables names a queue's table, if it isn't INSTANCE_QUEUE. On SQLite, methods that change a job run $command with $config. */
     public function __construct(private readonly \PDO|\mysqli $db, private readonly string $instance, private readonly array $tables = [],
         private readonly string $command = 'hipq', private readonly ?string $config = null)
     {
@@ -81,41 +71,35 @@ final class Client
     }
 
     /**
-     * Adds a job in the connection's transaction and returns its id. It is a plain INSERT, unless $onDuplicate is "ignore", which
-     * returns the live job's id, or "replace": these call job_submit. $data becomes JSON; with $raw it is a string that stays as it is.
+     * Adds a job in the connection's transaction and returns its id. The options are named arguments, those of row(). It is a plain
+     * INSERT, unless onDuplicate is "ignore", which returns the live job's id, or "replace": these call job_submit, but not on SQLite.
      */
-    public function push(string $queue, string $type, mixed $data = null, ?string $key = null, ?\DateTimeInterface $at = null,
-        int|float|\DateInterval|null $in = null, ?int $priority = null, ?int $timeout = null, ?int $weight = null, ?array $windows = null,
-        ?string $shardKey = null, bool $raw = false, string $onDuplicate = 'error'): int
+    public function push(string $queue, string $type, mixed $data = null, string $onDuplicate = 'error', mixed ...$options): int
     {
-        $row = $this->row($type, $data, $key, $at, $in, $priority, $timeout, $weight, $windows, $shardKey, $raw);
+        $row = self::row($type, $data, ...$options);
         if (!in_array($onDuplicate, $this->sqlite ? ['error', 'ignore'] : ['error', 'ignore', 'replace'], true)) {
             throw new HipqError("onDuplicate can't be $onDuplicate here");
         }
         if ($onDuplicate !== 'error' && !$this->sqlite) {
-            $options = $this->options(['on_duplicate' => $onDuplicate === 'ignore' ? null : $onDuplicate, 'at' => $at, 'in' => $in, 'priority' => $priority, 'timeout' => $timeout,
-                'throttle_factor' => $weight, 'time_windows' => $windows, 'shard_key' => $shardKey]);
-            return (int) $this->call('job_submit', $queue, $row['job_type'], $row['job_key'] ?? 'NULL', $row['job_data'] ?? 'NULL', $options)[0]['id'];
+            $rest = array_diff_key($row, ['job_type' => 1, 'job_key' => 1, 'job_data' => 1]) + ($onDuplicate === 'replace' ? ['on_duplicate' => 'replace'] : []);
+            return (int) $this->call('job_submit', $queue, $row['job_type'], $row['job_key'] ?? null, $row['job_data'] ?? null, self::options($rest))[0]['id'];
         }
         try {
-            $this->insert($queue, [$row]);
+            $this->insert($queue, [$this->values($row)]);
         } catch (DuplicateJob $e) {
-            $same = "job_type = {$row['job_type']} AND job_key = " . ($row['job_key'] ?? 'NULL');
-            $live = $onDuplicate === 'ignore' ? $this->query($queue, "SELECT id FROM {$this->table($queue)} WHERE $same AND live = 1") : [];
-            return (int) ($live[0]['id'] ?? throw new DuplicateJob($queue, $type, $key, $e));
+            $live = $onDuplicate === 'error' ? [] : $this->query($queue, "SELECT id FROM {$this->table($queue)} WHERE live = 1 AND job_type = "
+                . "{$this->text($type)} AND job_key = {$this->text($row['job_key'])}");
+            return (int) ($live[0]['id'] ?? throw new DuplicateJob($queue, $type, $row['job_key'] ?? null, $e));
         }
         return (int) ($this->db instanceof \PDO ? $this->db->lastInsertId() : $this->db->insert_id);
     }
 
-    /**
-     * Adds jobs by as few INSERTs as their size allows, in the connection's transaction, and returns how many. Each has push's
-     * parameters by name, except queue and onDuplicate: ['type' => 'send', 'data' => …, 'key' => …].
-     */
+    /** Adds jobs like ['type' => 'send', 'data' => …, 'key' => …] by as few INSERTs as their size allows, and returns how many. */
     public function pushMany(string $queue, iterable $jobs): int
     {
         [$count, $size, $rows] = [0, 0, []];
         foreach ($jobs as $job) {
-            $row = $this->row(...$job);
+            $row = $this->values(self::row(...$job));
             $length = strlen(implode(',', $row));
             if ($rows && (array_keys($row) !== array_keys($rows[0]) || count($rows) === 500 || $size + $length > 500_000)) {
                 $this->insert($queue, $rows);
@@ -123,30 +107,28 @@ final class Client
             }
             [$rows[], $size, $count] = [$row, $size + $length, $count + 1];
         }
-        if ($rows) {
-            $this->insert($queue, $rows);
-        }
+        $rows && $this->insert($queue, $rows);
         return $count;
     }
 
     /** Returns a job by its id, or by type and key: the live one, else the newest. It is a row of the view INSTANCE_QUEUE$jobs. */
     public function get(string $queue, int|string $job, ?string $key = null): ?array
     {
-        if (!$this->sqlite) {
-            try {
-                return $this->call('job_get', $queue, ...$this->named($job, $key))[0] ?? null;
-            } catch (JobNotFound) {
-                return null;
-            }
+        [$id, $type] = is_int($job) ? [$job, null] : [null, $job];
+        if ($this->sqlite) {
+            $where = $type === null ? "id = $id" : "job_type = {$this->text($type)} AND job_key = {$this->text((string) $key)}";
+            return $this->query($queue, "SELECT * FROM {$this->table($queue, '$jobs')} WHERE $where ORDER BY state = 'final', id DESC LIMIT 1")[0] ?? null;
         }
-        [$id, $type, $key] = $this->named($job, $key);
-        return $this->query($queue, "SELECT * FROM {$this->table($queue, '$jobs')} WHERE " . (is_int($job) ? "id = $id" : "job_type = $type AND job_key = $key")
-            . " ORDER BY state = 'final', id DESC LIMIT 1")[0] ?? null;
+        try {
+            return $this->call('job_get', $queue, $id, $type, $key)[0] ?? null;
+        } catch (JobNotFound) {
+            return null;
+        }
     }
 
     public function cancel(string $queue, int|string $job, ?string $key = null, bool $running = false): void
     {
-        $this->act('cancel', $queue, $job, $key, ['running' => $running ?: null]);
+        $this->act('cancel', $queue, $job, $key, $running ? ['running' => true] : []);
     }
 
     public function retry(string $queue, int|string $job, ?string $key = null): void
@@ -159,9 +141,9 @@ final class Client
         $this->act('dismiss', $queue, $job, $key);
     }
 
-    public function reschedule(string $queue, int|string $job, ?string $key = null, ?\DateTimeInterface $at = null, int|float|\DateInterval|null $in = null): void
+    public function reschedule(string $queue, int|string $job, ?string $key = null, ?\DateTimeInterface $at = null, int|float|\DateInterval $in = 0): void
     {
-        $this->act('reschedule', $queue, $job, $key, $at === null ? ['in' => $in ?? 0] : ['at' => $at]);
+        $this->act('reschedule', $queue, $job, $key, $at === null ? ['in' => self::seconds($in)] : ['at' => self::utc($at)]);
     }
 
     /** Ends a job that awaits its answer: $outcome is "finished", "retry" or "failed". */
@@ -172,8 +154,8 @@ final class Client
             $this->hipq(...($outcome === 'finished' ? ['complete', ...($result === null ? [] : ["--data=$result"])]
                 : ['fail', '--error=' . ($error ?? $outcome), ...($outcome === 'retry' ? ['--retry'] : [])]), ...['--', $queue, $type, $key]);
         } else {
-            $this->call('job_answer', $queue, 'NULL', $this->text($type), $this->text($key), $this->text($outcome),
-                $result === null ? 'NULL' : $this->text($result), $this->options(['error' => $error, 'retry_after' => $retryAfter]));
+            $options = array_filter(['error' => $error, 'retry_after' => $retryAfter], fn ($value) => $value !== null);
+            $this->call('job_answer', $queue, null, $type, $key, $outcome, $result, self::options($options));
         }
     }
 
@@ -231,11 +213,8 @@ final class Client
     private static function rollBack(\PDO|\mysqli $db): bool
     {
         try {
-            if ($db instanceof \PDO && ($db->inTransaction() || $db->getAttribute(\PDO::ATTR_DRIVER_NAME) !== 'sqlite')) {
-                return $db->inTransaction() && $db->rollBack();
-            }
-            if ($db instanceof \PDO) { // PDO doesn't know of one that SQL began
-                return $db->exec('ROLLBACK') !== false;
+            if ($db instanceof \PDO) { // which doesn't know of a transaction that SQL began on SQLite
+                return $db->inTransaction() ? $db->rollBack() : $db->getAttribute(\PDO::ATTR_DRIVER_NAME) === 'sqlite' && $db->exec('ROLLBACK') !== false;
             }
             $db->query('SET TRANSACTION READ WRITE'); // is refused in a transaction, and changes nothing else
             return $db->errno === 1568 && $db->rollback();
@@ -244,8 +223,15 @@ final class Client
         }
     }
 
-    /** @return array<string, string> the columns that are set, as SQL */
-    private function row(string $type, mixed $data = null, ?string $key = null, ?\DateTimeInterface $at = null, int|float|\DateInterval|null $in = null,
+    /**
+     * @param \DateInterval|int|float|null $in from now, by the database's clock: seconds
+     * @param string|null $key unique among the live jobs of the type
+     * @param int|null $timeout seconds
+     * @param int|null $weight against the queue's limits
+     * @param list<string>|null $windows time windows
+     * @param bool $raw $data is a string that stays as it is; else it becomes JSON
+     */
+    private static function row(string $type, mixed $data = null, ?string $key = null, ?\DateTimeInterface $at = null, int|float|\DateInterval|null $in = null,
         ?int $priority = null, ?int $timeout = null, ?int $weight = null, ?array $windows = null, ?string $shardKey = null, bool $raw = false): array
     {
         // A session without strict mode would change these without a word; all else the table checks.
@@ -257,29 +243,33 @@ final class Client
         if ($type === '' || $key === '' || $at !== null && $in !== null || $raw && !is_string($data)) {
             throw new HipqError('the type or the key is empty, the job has both at and in, or raw data is no string');
         }
-        $micros = $in === null ? null : (int) round(self::seconds($in) * 1e6);
-        return array_filter([
-            'job_type' => $this->text($type),
-            'job_data' => $data === null ? null : $this->text($raw ? $data : json_encode($data, self::JSON)),
-            'job_key' => $key === null ? null : $this->text($key),
-            'scheduled_run_time' => match (true) {
-                $at !== null => "'" . self::utc($at) . "'",
-                $in === null => null,
-                $this->sqlite => sprintf("strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now', '%+.3F seconds')", $micros / 1e6),
-                default => "UTC_TIMESTAMP(6) + INTERVAL $micros MICROSECOND",
-            },
-            'priority' => $priority, 'timeout' => $timeout, 'throttle_factor' => $weight,
-            'time_windows' => $windows === null ? null : $this->text($windows ? json_encode($windows, self::JSON) : 'NONE'),
-            'shard_key' => $shardKey === null ? null : $this->text($shardKey),
-        ], fn ($value) => $value !== null);
+        return array_filter(['job_type' => $type, 'job_data' => $raw || $data === null ? $data : json_encode($data, self::JSON), 'job_key' => $key,
+            'at' => $at === null ? null : self::utc($at), 'in' => $in === null ? null : self::seconds($in), 'priority' => $priority, 'timeout' => $timeout,
+            'throttle_factor' => $weight, 'time_windows' => $windows, 'shard_key' => $shardKey], fn ($value) => $value !== null);
     }
 
-    /** @param list<array<string, string|int>> $rows with the same columns */
+    /** @return array<string, string|int> a row's columns as SQL */
+    private function values(array $row): array
+    {
+        foreach ($row as $name => $value) {
+            $values[['at' => 'scheduled_run_time', 'in' => 'scheduled_run_time'][$name] ?? $name] = match (true) {
+                $name === 'at' => "'$value'",
+                $name === 'in' => $this->sqlite ? sprintf("strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now', '%+.3F seconds')", $value)
+                    : sprintf('UTC_TIMESTAMP(6) + INTERVAL %.0F MICROSECOND', $value * 1e6),
+                is_array($value) => $this->text($value ? json_encode($value, self::JSON) : 'NONE'),
+                is_string($value) => $this->text($value),
+                default => $value,
+            };
+        }
+        return $values;
+    }
+
     private function insert(string $queue, array $rows): void
     {
         $this->query($queue, "INSERT INTO {$this->table($queue)} (" . implode(', ', array_keys($rows[0])) . ') VALUES '
             . implode(', ', array_map(fn ($row) => '(' . implode(', ', $row) . ')', $rows)));
     }
+
     private function table(string $queue, string $suffix = ''): string
     {
         return '`' . str_replace('`', '``', ($this->tables[$queue] ?? "{$this->instance}_$queue") . $suffix) . '`';
@@ -288,9 +278,7 @@ final class Client
     /** In hex, so that neither the session's character set nor its SQL mode nor emulated statements change the text. */
     private function text(string $text): string
     {
-        if (!preg_match('//u', $text)) {
-            throw new HipqError('a text is not UTF-8');
-        }
+        preg_match('//u', $text) || throw new HipqError('a text is not UTF-8');
         return $this->sqlite ? "CAST(X'" . bin2hex($text) . "' AS TEXT)" : "CONVERT(X'" . bin2hex($text) . "' USING utf8mb4)";
     }
 
@@ -304,38 +292,28 @@ final class Client
         return $in instanceof \DateInterval ? (float) (new \DateTimeImmutable('@0'))->add($in)->format('U.u') : $in;
     }
 
-    private function options(array $options): string
+    private static function options(array $options): string
     {
-        foreach ($options as $name => $value) {
-            $options[$name] = $value instanceof \DateTimeInterface ? self::utc($value) . 'Z' : ($value instanceof \DateInterval ? self::seconds($value) : $value);
-        }
-        return $this->text(json_encode((object) array_filter($options, fn ($value) => $value !== null), self::JSON));
-    }
-
-    /** @return array{string, string, string} id, type and key as SQL */
-    private function named(int|string $job, ?string $key): array
-    {
-        return is_int($job) ? [(string) $job, 'NULL', 'NULL'] : ['NULL', $this->text($job), $this->text($key ?? throw new HipqError('the key is missing'))];
+        return json_encode((object) array_replace($options, isset($options['at']) ? ['at' => "{$options['at']}Z"] : []), self::JSON);
     }
 
     private function act(string $what, string $queue, int|string $job, ?string $key, ?array $options = null): void
     {
         if (!$this->sqlite) {
-            $this->call("job_$what", $queue, ...$this->named($job, $key), ...($options === null ? [] : [$this->options($options)]));
+            $this->call("job_$what", $queue, ...(is_int($job) ? [$job, null, null] : [null, $job, $key]), ...($options === null ? [] : [self::options($options)]));
             return;
         }
         $id = is_int($job) ? $job : $this->get($queue, $job, $key)['id'] ?? throw new JobNotFound("no job of type $job has the key $key", 31007);
-        $flags = [];
-        foreach (array_filter($options ?? [], fn ($value) => $value !== null) as $name => $value) {
-            $flags[] = match ($name) { 'running' => '--running', 'at' => '--at=' . self::utc($value) . 'Z', 'in' => '--in=' . (int) ceil(self::seconds($value)) . 's' };
-        }
+        $flags = array_map(fn ($name, $value) => match ($name) { 'running' => '--running', 'at' => "--at={$value}Z", 'in' => '--in=' . ceil($value) . 's' },
+            array_keys($options ?? []), $options ?? []);
         $this->hipq($what, ...[...$flags, '--', $queue, (string) $id]);
     }
 
-    private function call(string $procedure, string $queue, string ...$arguments): array
+    private function call(string $procedure, string $queue, int|string|null ...$arguments): array
     {
-        $name = isset($this->tables[$queue]) ? $this->table($queue, "\$$procedure") : "`{$this->instance}_$procedure`";
-        return $this->query($queue, "CALL $name(" . implode(', ', isset($this->tables[$queue]) ? $arguments : [$this->text($queue), ...$arguments]) . ')');
+        $own = isset($this->tables[$queue]);
+        $arguments = array_map(fn ($value) => is_string($value) ? $this->text($value) : $value ?? 'NULL', $own ? $arguments : [$queue, ...$arguments]);
+        return $this->query($queue, 'CALL ' . ($own ? $this->table($queue, "\$$procedure") : "`{$this->instance}_$procedure`") . '(' . implode(', ', $arguments) . ')');
     }
 
     private function hipq(string ...$arguments): void
@@ -343,9 +321,7 @@ final class Client
         $process = proc_open([$this->command, ...($this->config === null ? [] : ["--config=$this->config"]), ...$arguments],
             [['file', '/dev/null', 'r'], ['pipe', 'w'], ['redirect', 1]], $pipes) ?: throw new HipqError("can't run $this->command");
         $said = trim(stream_get_contents($pipes[1]));
-        if ($code = proc_close($process)) {
-            throw new HipqError($said, $code);
-        }
+        ($code = proc_close($process)) === 0 || throw new HipqError($said, $code);
     }
 
     private static function number(\Throwable $e): int
@@ -358,10 +334,11 @@ final class Client
     {
         try {
             $result = $this->db->query($sql);
-            if ($result === false) { // the application has turned exceptions off
-                $info = $this->db instanceof \PDO ? $this->db->errorInfo() : [$this->db->sqlstate, $this->db->errno, $this->db->error];
-                $e = $this->db instanceof \PDO ? new \PDOException((string) $info[2]) : new \mysqli_sql_exception($info[2], $info[1]);
-                $this->db instanceof \PDO && $e->errorInfo = $info;
+            if ($result === false && $this->db instanceof \mysqli) { // the application has turned exceptions off
+                throw new \mysqli_sql_exception($this->db->error, $this->db->errno);
+            } elseif ($result === false) {
+                $e = new \PDOException((string) $this->db->errorInfo()[2]);
+                $e->errorInfo = $this->db->errorInfo();
                 throw $e;
             }
             if ($result instanceof \PDOStatement) {
@@ -373,11 +350,11 @@ final class Client
             while ($this->db->more_results() && $this->db->next_result()) {}
             return $rows;
         } catch (\PDOException|\mysqli_sql_exception $e) {
-            $number = self::number($e);
+            [$number, $message] = [self::number($e), $e->getMessage()];
             throw match (true) {
-                $number === 31007 => new JobNotFound($e->getMessage(), $number, $e),
-                $number >= 31000 && $number < 32000 => new Refused($e->getMessage(), $number, $e),
-                $number === 1062 && str_contains($e->getMessage(), '$live'), $number === 19 && str_contains($e->getMessage(), '.live') => new DuplicateJob($queue, null, null, $e),
+                $number === 31007 => new JobNotFound($message, $number, $e),
+                $number >= 31000 && $number < 32000 => new Refused($message, $number, $e),
+                $number === 1062 && str_contains($message, '$live'), $number === 19 && str_contains($message, '.live') => new DuplicateJob($queue, previous: $e),
                 default => $e,
             };
         }
