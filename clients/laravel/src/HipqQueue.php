@@ -108,7 +108,7 @@ class HipqQueue extends Queue implements QueueContract, ClearableQueue
     /** hipq's name of a queue: letters, digits and "_". */
     public function getQueue($queue)
     {
-        return strtr(strtolower($queue ?: $this->config['queue'] ?? 'default'), '-.:', '___');
+        return preg_replace('/[^a-z0-9_]/', '_', strtolower($queue ?: $this->config['queue'] ?? 'default'));
     }
 
     public function client(): Client
