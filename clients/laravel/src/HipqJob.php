@@ -17,9 +17,9 @@ class HipqJob extends Job implements JobContract
 
     private static ?\Closure $say = null;
 
-    private int $delay = 0;
+    private int $answerAfter = 0;
 
-    private ?Throwable $exception = null;
+    private ?Throwable $answerError = null;
 
     public function __construct(Container $container, private object $line, $connectionName)
     {
@@ -47,18 +47,18 @@ class HipqJob extends Job implements JobContract
     public function release($delay = 0)
     {
         parent::release($delay);
-        $this->delay = max(0, (int) $delay);
+        $this->answerAfter = max(0, (int) $delay);
     }
 
     public function fail($e = null)
     {
-        $this->exception ??= $e;
+        $this->answerError ??= $e;
         parent::fail($e);
     }
 
     public function caught(Throwable $e): void
     {
-        $this->exception ??= $e;
+        $this->answerError ??= $e;
     }
 
     /** Returns the next job, or null if there are no more. */
@@ -101,18 +101,18 @@ class HipqJob extends Job implements JobContract
 
     private function reply(): array
     {
-        $error = $this->exception ? get_class($this->exception).': '.mb_strcut($this->exception->getMessage(), 0, 2000) : null;
-        if ($this->exception && ! $this->released) {
-            fwrite(STDERR, "$this->exception\n"); // the log, which hipq keeps with the attempt
+        $error = $this->answerError ? get_class($this->answerError).': '.mb_strcut($this->answerError->getMessage(), 0, 2000) : null;
+        if ($this->answerError) {
+            fwrite(STDERR, "$this->answerError\n"); // the log, which hipq keeps with the attempt
         }
         if ($this->failed) {
             return ['outcome' => 'failed', 'error' => $error ?? 'failed'];
         }
         if ($this->released && $error !== null) {
-            return ['outcome' => 'retry', 'error' => $error, 'retry_after' => "{$this->delay}s"];
+            return ['outcome' => 'retry', 'error' => $error, 'retry_after' => "{$this->answerAfter}s"];
         }
         if ($this->released) { // no error, but for Laravel an attempt
-            return ['outcome' => 'release', 'retry_after' => "{$this->delay}s"];
+            return ['outcome' => 'release', 'retry_after' => "{$this->answerAfter}s"];
         }
         if ($this->deleted) {
             return ['outcome' => 'finished'];

@@ -16,9 +16,9 @@ class HipqQueue extends Queue implements QueueContract, ClearableQueue
     /** hipq's limit for a timeout, ten years */
     private const FOREVER = 316224000;
 
-    public function __construct(protected Connection $database, protected array $config)
+    public function __construct(protected Connection $database, protected array $settings)
     {
-        $this->dispatchAfterCommit = $config['after_commit'] ?? false;
+        $this->dispatchAfterCommit = $settings['after_commit'] ?? false;
     }
 
     public function push($job, $data = '', $queue = null)
@@ -108,12 +108,12 @@ class HipqQueue extends Queue implements QueueContract, ClearableQueue
     /** hipq's name of a queue: letters, digits and "_". */
     public function getQueue($queue)
     {
-        return preg_replace('/[^a-z0-9_]/', '_', strtolower($queue ?: $this->config['queue'] ?? 'default'));
+        return preg_replace('/[^a-z0-9_]/', '_', strtolower($queue ?: $this->settings['queue'] ?? 'default'));
     }
 
     public function client(): Client
     {
-        return new Client($this->database->getPdo(), $this->config['instance'], $this->config['tables'] ?? [], $this->config['command'] ?? 'hipq', $this->config['config'] ?? null);
+        return new Client($this->database->getPdo(), $this->settings['instance'], $this->settings['tables'] ?? [], $this->settings['command'] ?? 'hipq', $this->settings['config'] ?? null);
     }
 
     /** The view of a queue's jobs, or of its failures. */
@@ -125,14 +125,14 @@ class HipqQueue extends Queue implements QueueContract, ClearableQueue
     /** @return list<string> the queues of hipq.yaml */
     public function queues(): array
     {
-        return $this->database->table($this->config['instance'].'_queues')->orderBy('queue')->pluck('queue')->all();
+        return $this->database->table($this->settings['instance'].'_queues')->orderBy('queue')->pluck('queue')->all();
     }
 
     protected function table($queue): string
     {
         $queue = $this->getQueue($queue);
 
-        return $this->config['tables'][$queue] ?? "{$this->config['instance']}_$queue";
+        return $this->settings['tables'][$queue] ?? "{$this->settings['instance']}_$queue";
     }
 
     protected function count($queue, array $states, ?string $due = null): int
@@ -154,7 +154,7 @@ class HipqQueue extends Queue implements QueueContract, ClearableQueue
         $timeout = $job['timeout'] ?? null;
 
         return array_filter(($job['hipq'] ?? []) + [
-            'job_type' => $this->config['type'] ?? (substr(preg_replace('/[[:cntrl:]].*/s', '', $job['displayName'] ?? ''), 0, 255) ?: 'job'),
+            'job_type' => $this->settings['type'] ?? (substr(preg_replace('/[[:cntrl:]].*/s', '', $job['displayName'] ?? ''), 0, 255) ?: 'job'),
             'job_data' => $payload,
             'job_key' => $job['uuid'] ?? null, // one live row for each dispatch
             'timeout' => $timeout === null ? null : min(($timeout ?: self::FOREVER) + 10, self::FOREVER), // Laravel's own alarm comes first

@@ -1,6 +1,6 @@
 <?php
 
-// Runs the shop on Laravel's database driver and on hipq, and compares. run.php [scenarios | commands | robust | bench]...
+// Runs the shop on Laravel's database driver and on hipq, and compares. run.php [scenarios | commands | robust | sqlite | bench]...
 declare(strict_types=1);
 
 require __DIR__ . '/../../php/tests/framework.php';
@@ -41,7 +41,7 @@ function config(int $processes): void
 
 config(2);
 hipq('init');
-$stages = array_slice($argv, 1) ?: ['scenarios', 'commands', 'robust'];
+$stages = array_slice($argv, 1) ?: ['scenarios', 'commands', 'robust', 'sqlite'];
 
 /** @return list<string> the failed jobs, as Laravel lists them */
 function failures(string $connection): array
@@ -112,6 +112,27 @@ if (in_array('commands', $stages, true)) {
 if (in_array('robust', $stages, true)) {
     robust(600, fn ($count) => run(['php', "$app/scenarios.php", 'many', (string) $count], ['QUEUE_CONNECTION' => 'hipq'] + $env), 'queue:work',
         fn () => run(['php', "$app/artisan", 'queue:restart'], $env));
+}
+
+if (in_array('sqlite', $stages, true)) {
+    config(2);
+    $yaml = preg_replace('/^database: .*$/m', "database: {driver: sqlite, path: $dir/shop.db}", file_get_contents("$dir/hipq.yaml"));
+    file_put_contents("$dir/hipq.yaml", str_replace('"DB_PORT=', "\"DB_SQLITE=$dir/shop.db\", \"DB_PORT=", $yaml));
+    $sqlite = new PDO("sqlite:$dir/shop.db", options: [PDO::ATTR_TIMEOUT => 20]);
+    hipq('init');
+    foreach (['trace (id INTEGER PRIMARY KEY, job TEXT, note TEXT)', 'cache (key TEXT PRIMARY KEY, value TEXT, expiration INTEGER)'] as $table) {
+        $sqlite->exec("CREATE TABLE $table");
+    }
+    [$code, $said] = run(['php', "$app/scenarios.php", 'many', '50'], ['DB_SQLITE' => "$dir/shop.db", 'QUEUE_CONNECTION' => 'hipq'] + $env);
+    run(['php', "$app/scenarios.php", 'failing'], ['DB_SQLITE' => "$dir/shop.db", 'QUEUE_CONNECTION' => 'hipq'] + $env);
+    hipq('work');
+    check($sqlite->query("SELECT COUNT(*) FROM trace WHERE job LIKE 'many %'")->fetchColumn() == 50, "50 jobs on SQLite $said");
+    $env['DB_SQLITE'] = "$dir/shop.db";
+    check(count(failures('hipq')) === 3, 'queue:failed on SQLite');
+    run(['php', "$app/artisan", 'queue:flush'], $env);
+    check(failures('hipq') === [], 'queue:flush on SQLite');
+    check(str_contains(run(['php', "$app/artisan", 'queue:clear', 'hipq', '--force'], $env)[1], 'Cleared 2'), 'queue:clear on SQLite');
+    unset($env['DB_SQLITE']);
 }
 
 if (in_array('bench', $stages, true)) {

@@ -152,6 +152,37 @@ function test(string $name, PDO|mysqli $db, string $dir): void
         throws(HipqError::class, fn () => $client->push(...[$option => $value] + ['queue' => 'emails', 'type' => 'other']), "$name: $option $value");
     }
 
+    // look and act
+    $id = $client->push('emails', 'other', ['ünï' => 1], key: 'ключ', in: 3600, priority: 7);
+    $job = $client->get('emails', $id);
+    same([$id, 'other', 'ключ', '{"ünï":1}', 'initial', 7], [(int) $job['id'], $job['job_type'], $job['job_key'], $job['job_data'], $job['state'], (int) $job['priority']], "$name: get");
+    same($id, (int) $client->get('emails', 'other', 'ключ')['id'], "$name: get by type and key");
+    same([null, null], [$client->get('emails', 1 << 40), $client->get('emails', 'other', 'nosuch')], "$name: get of none");
+    $client->reschedule('emails', $id, at: new DateTime('2031-01-01 12:00:00', new DateTimeZone('America/New_York')));
+    same('2031-01-01 17:00:00', substr(rows($db, "SELECT scheduled_run_time FROM shop_emails WHERE id = $id")[0][0], 0, 19), "$name: reschedule at");
+    $client->reschedule('emails', 'other', 'ключ', in: 60);
+    same(true, abs($time($id) - microtime(true) - 60) < 3, "$name: reschedule in");
+    if (!$sqlite) {
+        $new = $client->push('emails', 'other', ['x' => 2], key: 'ключ', in: 30, onDuplicate: 'replace');
+        same('{"x":2}', $client->get('emails', $new)['job_data'], "$name: replace");
+        same(1, count(rows($db, "SELECT id FROM shop_emails WHERE job_type = 'other' AND live = 1 AND job_key = CONVERT(X'" . bin2hex('ключ') . "' USING utf8mb4)")), "$name: replace leaves one");
+    }
+    $client->cancel('emails', 'other', 'ключ');
+    $last = $client->get('emails', 'other', 'ключ');
+    same(['final', 'cancelled'], [$last['state'], $last['error']], "$name: cancel");
+    throws($sqlite ? HipqError::class : Refused::class, fn () => $client->cancel('emails', (int) $last['id']), "$name: cancel of a final job");
+    throws(JobNotFound::class, fn () => $client->cancel('emails', 'other', 'nosuch'), "$name: cancel of none");
+    [$fails, $again] = [$client->push('emails', 'give up'), $client->push('emails', 'give up')];
+    [$ask, $refuse] = [$client->push('emails', 'ask', key: 'a'), $client->push('emails', 'ask', key: 'b')];
+    hipq($dir, 'work');
+    $client->dismiss('emails', $fails);
+    same('closed', job($dir, $fails)['status'] ?? rows($db, "SELECT status FROM shop_emails WHERE id = $fails")[0][0], "$name: dismiss");
+    $client->retry('emails', $again);
+    same(1, count(rows($db, "SELECT id FROM shop_emails WHERE retry_of = $again AND live = 1")), "$name: retry adds a job");
+    $client->answer('emails', 'ask', 'a', 'finished', ['receipt' => 17]);
+    $client->answer('emails', 'ask', 'b', 'failed', error: 'no such customer');
+    same(['{"receipt":17}', 'no such customer'], [$client->get('emails', $ask)['result'], $client->get('emails', $refuse)['error']], "$name: answer");
+
     // the loop
     execute($db, 'DELETE FROM shop_emails');
     $ids = $want = [];
@@ -163,7 +194,7 @@ function test(string $name, PDO|mysqli $db, string $dir): void
     $ids['raw'] = $client->push('emails', 'echo', 'plain text', raw: true);
     $want['raw'] = ['final', 'plain text', null, 1];
     $left = 'the job left a transaction open, which was rolled back';
-    foreach ([['print', 'printed', null, 1], ['give up', null, 'no such customer', 1], ['retry', 'at last', 'busy', 2], ['nan', null, 'JsonException: Inf and NaN cannot be JSON encoded', 2],
+    foreach ([['print', 'printed', null, 1], ['give up', null, 'no such customer', 1], ['retry', 'at last', 'busy', 2], ['release', 'released twice', null, 3], ['nan', null, 'JsonException: Inf and NaN cannot be JSON encoded', 2],
         ['open', 2, $left, 2], ['note', null, null, 1], ['describe', ['key' => 'k', 'attempt' => 1, 'timeout' => 7, 'queue' => 'emails'], null, 1]] as [$type, $result, $error, $attempt]) {
         $ids[$type] = $client->push('emails', $type, key: $type === 'describe' ? 'k' : null, timeout: $type === 'describe' ? 7 : null);
         $want[$type] = ['final', $result, $error, $attempt];

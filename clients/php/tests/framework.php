@@ -143,8 +143,10 @@ function robust(int $count, callable $dispatch, string $worker, callable $deploy
         $tick = start([$hipq, 'work']);
         $pid = proc_get_status($tick)['pid'];
         drain(fn () => null, fn () => $done() < $before + intdiv($count, 12) ? 1 : 0, 30);
+        $programs = programs($worker);
         $disturb($pid);
         usleep(700_000);
+        $what === 'a deployment' && check($programs && !array_intersect($programs, programs($worker)), 'a deployment ends the programs, and others go on');
         $what === 'a deployment' || posix_kill($pid, SIGTERM);
         $status = finish($tick);
         echo "      $what after ", $done(), " jobs: hipq work ended with $status\n";
