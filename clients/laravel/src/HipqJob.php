@@ -61,7 +61,7 @@ class HipqJob extends Job implements JobContract
         $this->answerError ??= $e;
     }
 
-    /** Returns the next job, or null if there are no more. */
+    /** Returns the next job, or null at the end. */
     public static function next(): ?object
     {
         if (! self::$input) {

@@ -160,7 +160,7 @@ final class Client
     }
 
     /**
-     * Is a `stream` program: calls the function of each job's type until there are no more jobs; "*" serves all other types. What the
+     * Is a `stream` program: calls the function of each job's type until standard input ends; "*" serves all other types. What the
      * function returns is the result. If it leaves a transaction open on a connection, that is rolled back, and the job retried.
      *
      * @param array<string, callable(Job): mixed> $functions

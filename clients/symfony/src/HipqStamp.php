@@ -4,7 +4,7 @@ namespace Hipq\Messenger;
 
 use Symfony\Component\Messenger\Stamp\NonSendableStampInterface;
 
-/** What the row of one message's job has besides: new HipqStamp(key: 'order-4711'). The columns are explained in hipq's "Enqueue jobs". */
+/** More columns of one message's row: new HipqStamp(key: 'order-4711'). The columns are explained in hipq's "Enqueue jobs". */
 final class HipqStamp implements NonSendableStampInterface
 {
     /** @param list<string>|null $windows */
