@@ -112,6 +112,7 @@ if (in_array('commands', $stages, true)) {
 if (in_array('robust', $stages, true)) {
     robust(600, fn ($count) => run(['php', "$app/scenarios.php", 'many', (string) $count], ['QUEUE_CONNECTION' => 'hipq'] + $env), 'queue:work',
         fn () => run(['php', "$app/artisan", 'queue:restart'], $env));
+    terminate(fn () => run(['php', "$app/scenarios.php", 'slow', '2'], ['QUEUE_CONNECTION' => 'hipq'] + $env));
 }
 
 if (in_array('sqlite', $stages, true)) {

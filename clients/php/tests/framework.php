@@ -161,6 +161,25 @@ function robust(int $count, callable $dispatch, string $worker, callable $deploy
     check((int) $attempts - $count === array_sum(array_map(fn ($line) => (int) substr(strrchr($line, ' '), 1), $ends)), "$attempts attempts; each other one is explained: " . implode(', ', $ends));
 }
 
+/** Ends a worker with two jobs in hand: the first one, of 3 s, is done before the KILL, and the other one, of 8 s, is not. */
+function terminate(callable $dispatch): void
+{
+    global $root, $hipq;
+    $root->exec('TRUNCATE trace');
+    $root->exec('DELETE FROM shop_default');
+    $dispatch();
+    $tick = start([$hipq, 'work']);
+    drain(fn () => null, fn () => count(traces()) < 2 ? 1 : 0, 30);
+    posix_kill(proc_get_status($tick)['pid'], SIGTERM);
+    finish($tick);
+    $notes = fn () => query('SELECT note FROM trace ORDER BY job, id');
+    check($notes() === ['begins 1', 'ends 1', 'begins 1'], 'TERM: ' . implode(', ', traces()));
+    check(query('SELECT status FROM shop_default ORDER BY id')[0] === 'finished', 'a job that is done before the KILL has finished');
+    hipq('work');
+    check($notes() === ['begins 1', 'ends 1', 'begins 1', 'begins 1', 'ends 1'], 'the other one begins again, and it is still its first try: ' . implode(', ', traces()));
+    check(query("SELECT CONCAT(attempt, ' ', status) FROM shop_default ORDER BY id") === ['1 finished', '2 finished'], 'both have finished');
+}
+
 /** How many jobs a second: $work runs all with this many processes. */
 function measure(string $what, int $count, callable $work): float
 {

@@ -55,6 +55,7 @@ if (in_array('scenarios', $stages, true)) {
     compare($traces['doctrine'], $both($traces['hipq']), "the traces on hipq are those on Doctrine's transport");
     $own = array_values(array_diff($traces['hipq'], $both($traces['hipq'])));
     check($own === ['keyed: a duplicate', 'keyed: runs 2 whole'], 'a key; transactions that are left open are rolled back: ' . implode(', ', $own));
+    check(run([...array_slice($console, 0, -1), "$app/scenarios.php", 'count'], $env)[1] === '1', 'one message waits: that of tomorrow');
     $failures = query("SELECT CONCAT(attempt, ' ', error) FROM shop_default WHERE status = 'failed' ORDER BY id");
     compare(['3 RuntimeException: no connection to the mail server', '1 Symfony\Component\Messenger\Exception\UnrecoverableMessageHandlingException: no such customer',
         '3 RuntimeException: in a transaction', '8 the message left a transaction open, which was rolled back', '3 RuntimeException: with an open transaction'], $failures, 'hipq has the failures');
@@ -67,6 +68,8 @@ if (array_intersect(['robust', 'bench'], $stages)) {
 }
 if (in_array('robust', $stages, true)) {
     robust(600, fn ($count) => $dispatch('many', $count), 'messenger:consume', fn () => run([...$console, 'messenger:stop-workers'], $env));
+    config(2);
+    terminate(fn () => $dispatch('slow', 2));
 }
 
 if (in_array('bench', $stages, true)) {

@@ -56,6 +56,17 @@ class Many extends Job
     public function handle() { usleep(10000); trace($this->name, 'runs'); }
 }
 
+class Slow extends Job // has one try
+{
+    public function handle()
+    {
+        trace($this->name, "begins {$this->attempts()}");
+        for ($end = microtime(true) + (int) substr($this->name, 5); microtime(true) < $end; usleep(50000)) {
+        }
+        trace($this->name, "ends {$this->attempts()}");
+    }
+}
+
 class Quick extends Job
 {
     public function handle() {}

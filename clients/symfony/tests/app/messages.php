@@ -64,6 +64,14 @@ class WorkHandler extends Handler
         if ('quick' === $work->how) {
             return;
         }
+        if ('slow' === $work->how) {
+            $this->trace($work->name, 'begins 1');
+            for ($end = microtime(true) + ('slow 1' === $work->name ? 3 : 8); microtime(true) < $end; usleep(50000)) {
+            }
+            $this->trace($work->name, 'ends 1');
+
+            return;
+        }
         $db = $this->registry->getConnection();
         'many' === $work->how && usleep(10000);
         if (str_contains($work->how, 'leaks')) {

@@ -11,6 +11,9 @@ $bus = $kernel->getContainer()->get('bus');
 $db = $kernel->getContainer()->get('doctrine')->getConnection();
 
 [, $what, $count] = $argv + [2 => 0, 1 => ''];
+if ('count' === $what) {
+    exit((string) $kernel->getContainer()->get('transport')->getMessageCount());
+}
 if ('' !== $what) { // for tests other than that of the scenarios
     for ($n = 1; $n <= $count; ++$n) {
         $bus->dispatch(new Work("$what $n", $what));

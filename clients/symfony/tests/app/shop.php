@@ -79,6 +79,7 @@ class ShopKernel extends Kernel
             ]);
             $container->register('doctrine', Registry::class)->setPublic(true);
             $container->register('doctrine.factory', DoctrineTransportFactory::class)->setArguments([new Reference('doctrine')])->addTag('messenger.transport_factory');
+            $container->setAlias('transport', 'messenger.transport.default')->setPublic(true);
             $container->setAlias('bus', 'messenger.default_bus')->setPublic(true);
             foreach ([App\WorkHandler::class, App\EmailHandler::class, App\BothFirst::class, App\BothSecond::class, App\BatchHandler::class] as $handler) {
                 $container->register($handler, $handler)->setAutowired(true)->setArgument('$registry', new Reference('doctrine'))->addTag('messenger.message_handler');
