@@ -28,7 +28,7 @@ class HipqQueue extends Queue implements QueueContract, ClearableQueue
 
     public function later($delay, $job, $data = '', $queue = null)
     {
-        return $this->enqueueUsing($job, $this->createPayload($job, $this->getQueue($queue), $data), $queue, $delay,
+        return $this->enqueueUsing($job, $this->createPayload($job, $this->getQueue($queue), $data, $delay), $queue, $delay,
             fn ($payload, $queue, $delay) => $this->insert([$this->row($payload, $delay)], $queue));
     }
 
