@@ -2,11 +2,13 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"strconv"
 	"time"
 
 	"github.com/hipq/hipq/monitor"
+	"github.com/hipq/hipq/queue/job"
 )
 
 // off is the value of a limit that nothing exceeds.

@@ -2,7 +2,6 @@
 package config
 
 import (
-	_ "embed" // starter.yaml
 	"errors"
 	"fmt"
 	"io/fs"
@@ -95,6 +94,10 @@ type Handler struct {
 	Processes, InFlight int
 	// StartTimeout is how long a stream's program may take to start; 0 leaves that to the programs.
 	StartTimeout time.Duration
+	// MaxJobs, MaxMemory and RestartOn say when a stream's program gets no more jobs; 0 and none mean never.
+	MaxJobs   int
+	MaxMemory int64
+	RestartOn []string
 	// HTTP is the endpoint that receives the jobs, or nil.
 	HTTP *HTTP
 	// Dir is the absolute path of the working directory.
@@ -192,9 +195,3 @@ func (c *Config) Schedule(name string) *schedule.Schedule {
 	}
 	return nil
 }
-
-//go:embed starter.yaml
-var starter []byte
-
-// Starter returns a minimal config with comments, for beginners.
-func Starter() []byte { return slices.Clone(starter) }

@@ -73,6 +73,10 @@ func (b builder) handler(path string, s handlerSection) (h Handler) {
 		h.Stream = s.Stream
 		h.Processes = b.integer(path+".processes", s.Processes, b.slots, 1, 10000)
 		h.InFlight = b.integer(path+".in_flight", s.InFlight, 1, 1, 10000)
+		h.MaxJobs = b.integer(path+".max_jobs", s.MaxJobs, 0, 1, maxInt)
+		h.MaxMemory = b.size(path+".max_memory", s.MaxMemory, 1<<20)
+		h.RestartOn = texts.Map(s.RestartOn, b.absolute)
+		b.noteList(path+".restart_on", h.RestartOn)
 		h.StartTimeout = b.seconds(path+".start_timeout", s.StartTimeout, 0, time.Second)
 	}
 	return h
@@ -134,10 +138,13 @@ func (b builder) environ(path string, env []string) {
 	for i, entry := range env {
 		at := fmt.Sprintf("%s[%d]", path, i)
 		name, value, given := strings.Cut(entry, "=")
+		prefix, many := strings.CutSuffix(name, "*")
+		many = many && !given
 		switch {
+		case many && (prefix == "" || variableName().MatchString(prefix)):
 		case !variableName().MatchString(name):
 			// not even its first word is shown, because that may be the value
-			b.refuse(at, "does not begin with the name of a variable; write NAME=value, or NAME for the worker's own value")
+			b.refuse(at, "does not begin with the name of a variable; write NAME=value, NAME for the worker's own value, or PREFIX_* for all that begin so")
 		case slices.Contains(ownVariables(), name):
 			b.refuse(at, "%s is set by hipq itself for each job", name)
 		case seen[name]:

@@ -165,6 +165,9 @@ type handlerSection struct {
 	Processes    string   `mapstructure:"processes" of:"stream"`
 	InFlight     string   `mapstructure:"in_flight" of:"stream"`
 	StartTimeout string   `mapstructure:"start_timeout" of:"stream"`
+	MaxJobs      string   `mapstructure:"max_jobs" of:"stream"`
+	MaxMemory    string   `mapstructure:"max_memory" of:"stream"`
+	RestartOn    []string `mapstructure:"restart_on" of:"stream"`
 	// HTTP is nil if absent.
 	HTTP           *httpSection `mapstructure:"http"`
 	DashArguments  string       `mapstructure:"dash_arguments" of:"exec"`

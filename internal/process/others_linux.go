@@ -126,6 +126,17 @@ func Variable(pid int, name string) string {
 	return ""
 }
 
+// Memory returns a process's resident memory in bytes; 0 if unknown.
+func Memory(pid int) int64 {
+	text, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/statm")
+	fields := strings.Fields(string(text))
+	if len(fields) < 2 {
+		return 0
+	}
+	pages, _ := strconv.ParseInt(fields[1], 10, 64)
+	return pages * int64(os.Getpagesize())
+}
+
 // NameOf is the system's name of a process, as valid UTF-8.
 func NameOf(pid int) string {
 	name, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/comm")

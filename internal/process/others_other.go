@@ -25,6 +25,9 @@ func (Other) Signal(int, syscall.Signal) error { return syscall.ESRCH }
 // IsFork can't tell.
 func (Other) IsFork(int) bool { return false }
 
+// Memory can't tell.
+func Memory(int) int64 { return 0 }
+
 // HasInEnvironment can't see any environment.
 func HasInEnvironment(int, string) bool { return false }
 

@@ -33,7 +33,8 @@ type Program struct {
 	Argv []string
 	// Dir is the working directory; "" means the worker's.
 	Dir string
-	// Env adds variables: NAME=value, or NAME to pass the worker's value on.
+	// Env adds variables: NAME=value, NAME to pass the worker's value on, or PREFIX* for all that begin so, but not HIPQ_ variables
+	// unless the prefix does.
 	Env []string
 	// User runs the program as this user, with its groups, HOME, USER and LOGNAME; "" means the worker's user. Only root can
 	// set another User.

@@ -49,6 +49,16 @@ func (p *Program) constantEnvironment() []string {
 	}
 	for _, entry := range p.Env {
 		name, value, has := strings.Cut(entry, "=")
+		if prefix, is := strings.CutSuffix(name, "*"); is && !has {
+			for _, theirs := range os.Environ() {
+				name, value, _ := strings.Cut(theirs, "=")
+				own := strings.HasPrefix(name, "HIPQ_") && !strings.HasPrefix(prefix, "HIPQ_") || user != nil && slices.Contains(personal, name)
+				if strings.HasPrefix(name, prefix) && name != "" && !own && !slices.Contains(perJob, name) {
+					set(name, value)
+				}
+			}
+			continue
+		}
 		if !has {
 			value, has = os.LookupEnv(name)
 		}

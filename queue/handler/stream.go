@@ -6,11 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/hipq/hipq/internal/handling"
+	"github.com/hipq/hipq/internal/process"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -46,6 +50,12 @@ type Stream struct {
 	// StartTimeout is how long a program may take to say that it is ready, or to answer, before a job's timeout begins. 0 means
 	// DefaultStartTimeout after a program of the stream has said so; before that, timeouts run from the beginning.
 	StartTimeout time.Duration
+	// MaxJobs is after how many jobs a program gets no more, and the next job starts another; 0 means no limit. MaxMemory is the same
+	// for its resident memory, in bytes, as it is after a job; only on Linux.
+	MaxJobs   int
+	MaxMemory int64
+	// RestartOn are files at whose change programs get no more jobs, as by a deployment.
+	RestartOn []string
 	// Log, if set, gets a warning when a program is replaced because of unreadable output.
 	Log *slog.Logger
 
@@ -85,6 +95,9 @@ func (s *Stream) Handle(ctx context.Context, j *job.Job) (outcome job.Outcome) {
 		}
 		outcome, unread := t.ask(ctx, j, line)
 		s.giveBack(t)
+		if reason := s.worn(t); reason != "" {
+			t.retire(reason)
+		}
 		if !unread {
 			return outcome
 		}
@@ -109,6 +122,7 @@ func (s *Stream) take(ctx context.Context) (*talk, error) {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
+		s.retireOutdated()
 		t, mayStart, wait, err := s.choose(time.Now())
 		switch {
 		case err != nil:
@@ -177,7 +191,50 @@ func (s *Stream) giveBack(t *talk) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t.taken--
+	t.given++
 	s.wake()
+}
+
+// retireOutdated gives no more jobs to programs that started before a change of the files.
+func (s *Stream) retireOutdated() {
+	if len(s.RestartOn) == 0 {
+		return
+	}
+	s.mu.Lock()
+	talks := slices.Clone(s.talks)
+	s.mu.Unlock()
+	now := s.stamps()
+	for _, t := range talks {
+		if !slices.Equal(now, t.stamps) {
+			t.retire("a file of restart_on has changed")
+		}
+	}
+}
+
+// stamps identify the files of RestartOn as they are now.
+func (s *Stream) stamps() []string {
+	return texts.Map(s.RestartOn, func(file string) string {
+		info, err := os.Stat(file)
+		if err != nil {
+			return err.Error()
+		}
+		target, _ := filepath.EvalSymlinks(file) // a deployment may only point a link elsewhere
+		return fmt.Sprint(target, info.ModTime().UnixNano(), info.Size(), info.Mode())
+	})
+}
+
+// worn says why a program that has done a job gets no more; "" if it does.
+func (s *Stream) worn(t *talk) string {
+	s.mu.Lock()
+	given := t.given
+	s.mu.Unlock()
+	switch {
+	case s.MaxJobs > 0 && given >= s.MaxJobs:
+		return "the program has had max_jobs"
+	case s.MaxMemory > 0 && process.Memory(t.program.PID()) > s.MaxMemory:
+		return "the program uses more than max_memory"
+	}
+	return ""
 }
 
 // wake wakes jobs that wait for room. The caller holds the mutex.

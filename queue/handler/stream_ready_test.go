@@ -1,6 +1,10 @@
 package handler_test
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -85,5 +89,60 @@ func TestStreamNotReady(t *testing.T) {
 	for range 2 {
 		wantFinished(t, within(t, s, testJob(), time.Minute))
 		time.Sleep(3 * time.Second)
+	}
+}
+
+// TestStreamRenews: a program gets no more jobs after max_jobs, above max_memory, or when a file has changed; the next job starts
+// another.
+func TestStreamRenews(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "REVISION")
+	link := filepath.Join(t.TempDir(), "current")
+	dbtest.OK(t, os.Symlink("one", link))
+	for name, c := range map[string]struct {
+		set    func(*handler.Stream)
+		change func() error
+		same   [3]bool // whether jobs 2, 3 and 4 have the program of the job before
+	}{
+		"never":               {func(*handler.Stream) {}, nil, [3]bool{true, true, true}},
+		"max_jobs":            {func(s *handler.Stream) { s.MaxJobs = 2 }, nil, [3]bool{true, false, true}},
+		"a file comes":        {func(s *handler.Stream) { s.RestartOn = []string{file} }, func() error { return os.WriteFile(file, nil, 0o600) }, [3]bool{true, false, true}},
+		"a link goes on":      {func(s *handler.Stream) { s.RestartOn = []string{link} }, func() error { return errors.Join(os.Remove(link), os.Symlink(os.Args[0], link)) }, [3]bool{true, false, true}},
+		"much memory":         {func(s *handler.Stream) { s.MaxMemory = 1 }, nil, [3]bool{}},
+		"less than it may":    {func(s *handler.Stream) { s.MaxMemory = 1 << 40 }, nil, [3]bool{true, true, true}},
+		"several at once too": {func(s *handler.Stream) { s.MaxJobs, s.InFlight = 2, 3 }, nil, [3]bool{true, false, true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if runtime.GOOS != "linux" && name == "much memory" {
+				t.Skip("only Linux tells the memory of another process")
+			}
+			s := stream(t, 1, 1)
+			c.set(s)
+			var before string
+			for i := range 4 {
+				if i == 2 && c.change != nil {
+					dbtest.OK(t, c.change())
+				}
+				o := within(t, s, jobOf(int64(i+1), task{}), time.Minute)
+				wantFinished(t, o)
+				if i > 0 {
+					dbtest.Ensure(t, (o.Result == before) == c.same[i-1], "job %d runs in %s, the one before in %s", i+1, o.Result, before)
+				}
+				before = o.Result
+			}
+		})
+	}
+}
+
+// TestPatternsOfEnv: PREFIX_* passes all variables that begin so, and * all but hipq's.
+func TestPatternsOfEnv(t *testing.T) {
+	t.Setenv("APP_ONE", "1")
+	t.Setenv("APP_TWO", "2")
+	t.Setenv("HIPQ_DATABASE_DSN", "secret")
+	for pattern, want := range map[string]string{"APP_*": "1 2 ", "APP_T*": " 2 ", "*": "1 2 ", "HIPQ_D*": "  secret", "NOTHING*": "  "} {
+		e := sh(`printf %s "$APP_ONE $APP_TWO $HIPQ_DATABASE_DSN"`)
+		e.Env = []string{pattern}
+		dbtest.Same(t, e.Handle(t.Context(), testJob()).Output, want, pattern)
 	}
 }

@@ -20,6 +20,9 @@ import (
 type talk struct {
 	stream *Stream
 	taken  int // reserved jobs; guarded by the stream's mutex
+	given  int // jobs that it has had; likewise
+	// stamps identify the files of RestartOn when it started.
+	stamps []string
 
 	program *handling.Program
 	pipes   handling.Dialogue
@@ -94,7 +97,7 @@ func (s *Stream) open(ctx context.Context) (*talk, error) {
 	if err := s.Guard.ofWorker().Start(); err != nil {
 		return nil, err
 	}
-	t := &talk{stream: s, ended: make(chan struct{}), heard: make(chan struct{}), flights: map[int64]*flight{}}
+	t := &talk{stream: s, stamps: s.stamps(), ended: make(chan struct{}), heard: make(chan struct{}), flights: map[int64]*flight{}}
 	var err error
 	t.program, err = s.start(ctx, s.Argv, nil, func(c handling.Command) (p *handling.Program, err error) {
 		p, t.pipes, err = handling.StartDialogue(ctx, s.Guard.ofWorker(), c)

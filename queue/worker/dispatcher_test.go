@@ -156,13 +156,13 @@ func TestBusyLane(t *testing.T) {
 	of := func(queueName, jobType string, running, reserved int) *source {
 		q := new(queue.Queue)
 		q.Name = queueName
-		return &source{Queue: Queue{Queue: q}, types: []string{jobType}, lane: &lane{limit: 1, width: 1, slots: 1, running: running, reserved: reserved}}
+		return &source{Queue: Queue{Queue: q}, types: []string{jobType}, serves: []string{jobType}, lane: &lane{limit: 1, width: 1, slots: 1, running: running, reserved: reserved}}
 	}
 	this := of("emails", "this", 1, 0)
 	d := &dispatcher{loop: &loop{sources: []*source{
 		this, of("emails", "runs", 1, 0), of("emails", "reserved", 0, 1), of("emails", "free", 0, 0), of("reports", "runs", 1, 0),
 	}}}
-	dbtest.Same(t, d.busy(this), []string{"runs"})
+	dbtest.Same(t, d.busy(this), []store.Types{{"runs"}})
 }
 
 // TestOverdue: a worker without jobs gives up when it has waited too long for its database; a hunt for a dead worker's processes,

@@ -20,7 +20,7 @@ type source struct {
 	// types are the job types of the source, as far as they have names. serves are all. asked are those with a retry handler.
 	types         []string
 	serves, asked store.Types
-	lane         *lane
+	lane          *lane
 	// shards are the queue's shards, by number.
 	shards []*shard
 	// among is how many workers start such jobs now, if they share what they read ahead.

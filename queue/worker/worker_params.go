@@ -1,9 +1,9 @@
 package worker
 
 import (
-	"slices"
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/hipq/hipq/internal/store"
