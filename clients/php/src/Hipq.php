@@ -119,10 +119,13 @@ final class Client
             $where = $type === null ? "id = $id" : "job_type = {$this->text($type)} AND job_key = {$this->text((string) $key)}";
             return $this->query($queue, "SELECT * FROM {$this->table($queue, '$jobs')} WHERE $where ORDER BY state = 'final', id DESC LIMIT 1")[0] ?? null;
         }
+        $this->query($queue, 'SET @hipq_results = @@character_set_results, character_set_results = utf8mb4');
         try {
             return $this->call('job_get', $queue, $id, $type, $key)[0] ?? null;
         } catch (JobNotFound) {
             return null;
+        } finally {
+            $this->query($queue, 'SET character_set_results = @hipq_results');
         }
     }
 
@@ -304,7 +307,7 @@ final class Client
             return;
         }
         $id = is_int($job) ? $job : $this->get($queue, $job, $key)['id'] ?? throw new JobNotFound("no job of type $job has the key $key", 31007);
-        $flags = array_map(fn ($name, $value) => match ($name) { 'running' => '--running', 'at' => "--at={$value}Z", 'in' => '--in=' . ceil($value) . 's' },
+        $flags = array_map(fn ($name, $value) => match ($name) { 'running' => '--running', 'at' => '--at=' . strtr($value, ' ', 'T') . 'Z', 'in' => '--in=' . ceil($value) . 's' },
             array_keys($options ?? []), $options ?? []);
         $this->hipq($what, ...[...$flags, '--', $queue, (string) $id]);
     }
