@@ -5,6 +5,7 @@ namespace Hipq\Laravel;
 use DateTimeInterface;
 use Hipq\HipqError;
 use Illuminate\Queue\Failed\FailedJobProviderInterface;
+use Illuminate\Queue\Failed\NullFailedJobProvider;
 use Illuminate\Queue\Failed\PrunableFailedJobProvider;
 use Illuminate\Queue\QueueManager;
 
@@ -45,7 +46,7 @@ class HipqFailedJobProvider implements FailedJobProviderInterface, PrunableFaile
 
     public function forget($id)
     {
-        return $this->dismiss($this->failures($id)) > 0 || $this->others->forget($id);
+        return $this->dismiss($this->failures($id)) > 0 || ! $this->others instanceof NullFailedJobProvider && $this->others->forget($id);
     }
 
     public function flush($hours = null)
