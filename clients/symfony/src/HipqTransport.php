@@ -106,7 +106,7 @@ final class HipqTransport implements TransportInterface, MessageCountAwareInterf
 
     private function isRetryOfOpen(Envelope $envelope): bool
     {
-        return Stream::$open && Stream::$open->queue === $this->queue && $envelope->last(RedeliveryStamp::class) && !$envelope->last(SentToFailureTransportStamp::class)
+        return Stream::$open && $envelope->last(RedeliveryStamp::class) && !$envelope->last(SentToFailureTransportStamp::class)
             && $envelope->last(TransportMessageIdStamp::class)?->getId() === Stream::$open->id;
     }
 

@@ -12,7 +12,7 @@ use Symfony\Component\Messenger\Transport\Serialization\SerializerInterface;
 use Symfony\Component\Messenger\Transport\TransportFactoryInterface;
 use Symfony\Component\Messenger\Transport\TransportInterface;
 
-/** hipq://INSTANCE/QUEUE?connection=default, with the options type, tables, command and config. */
+/** hipq://QUEUE?instance=app, with the options connection, type, tables, command and config. */
 final class HipqTransportFactory implements TransportFactoryInterface, EventSubscriberInterface
 {
     public function __construct(private readonly ConnectionRegistry $registry)
@@ -28,13 +28,13 @@ final class HipqTransportFactory implements TransportFactoryInterface, EventSubs
     {
         $parts = parse_url($dsn);
         parse_str($parts['query'] ?? '', $query);
-        $queue = trim($parts['path'] ?? '', '/');
-        if (!isset($parts['host']) || '' === $queue) {
-            throw new InvalidArgumentException(\sprintf('The DSN "%s" is not of the form "hipq://INSTANCE/QUEUE".', $dsn));
+        if (!isset($parts['host'])) {
+            throw new InvalidArgumentException(\sprintf('The DSN "%s" is not of the form "hipq://QUEUE".', $dsn));
         }
+        $options = $query + $options + ['instance' => 'app'];
         unset($options['transport_name']);
 
-        return new HipqTransport($this->registry, $serializer, $parts['host'], $queue, $query + $options);
+        return new HipqTransport($this->registry, $serializer, $options['instance'], $parts['host'], $options);
     }
 
     public static function getSubscribedEvents(): array

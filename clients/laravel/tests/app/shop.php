@@ -42,7 +42,7 @@ class ShopConfig
             'logging' => ['default' => 'null', 'channels' => ['null' => ['driver' => 'monolog', 'handler' => Monolog\Handler\NullHandler::class]]],
             'queue' => ['default' => getenv('QUEUE_CONNECTION'), 'batching' => ['database' => 'shop', 'table' => 'job_batches'],
                 'failed' => ['driver' => getenv('QUEUE_CONNECTION') === 'hipq' ? 'null' : 'database-uuids', 'database' => 'shop', 'table' => 'failed_jobs'],
-                'connections' => ['hipq' => ['driver' => 'hipq', 'config' => getenv('HIPQ_CONFIG'), 'command' => getenv('HIPQ') ?: 'hipq', 'type' => getenv('HIPQ_TYPE') ?: null],
+                'connections' => ['hipq' => ['instance' => 'shop', 'config' => getenv('HIPQ_CONFIG'), 'command' => getenv('HIPQ') ?: 'hipq', 'type' => getenv('HIPQ_TYPE') ?: null],
                     'database' => ['driver' => 'database', 'table' => 'jobs', 'queue' => 'default', 'retry_after' => 5]]],
             'view' => ['paths' => [], 'compiled' => sys_get_temp_dir()],
         ]));

@@ -66,7 +66,7 @@ class ShopKernel extends Kernel
         $loader->load(function (ContainerBuilder $container) {
             $hipq = 'hipq' === getenv('QUEUE');
             $transport = fn (string $queue) => [
-                'dsn' => $hipq ? "hipq://shop/$queue" : "doctrine://default?table_name=messages&queue_name=$queue&redeliver_timeout=5",
+                'dsn' => $hipq ? "hipq://$queue?instance=shop" : "doctrine://default?table_name=messages&queue_name=$queue&redeliver_timeout=5",
                 'options' => $hipq ? array_filter(['type' => getenv('HIPQ_TYPE')]) : [],
                 'retry_strategy' => ['max_retries' => 2, 'delay' => 1000, 'multiplier' => 2] + (Kernel::VERSION_ID >= 70100 ? ['jitter' => 0] : []),
             ];
