@@ -74,6 +74,7 @@ if (in_array('robust', $stages, true)) {
 }
 
 if (in_array('bench', $stages, true)) {
+    $jobs = (int) (getenv('JOBS') ?: 2000);
     foreach ([1, 4] as $processes) {
         foreach (['doctrine', 'hipq', 'hipq, 2 in flight'] as $way) {
             [$transport] = explode(',', $way);
@@ -81,9 +82,9 @@ if (in_array('bench', $stages, true)) {
             exec('rm -rf ' . escapeshellarg("$dir/var"));
             $env['QUEUE'] = $transport;
             $transport === 'doctrine' && run([...$console, 'messenger:setup-transports'], $env);
-            run([...array_slice($console, 0, -1), "$app/scenarios.php", 'quick', '2000'], $env);
-            $consume = [...$console, 'messenger:consume', 'default', '--sleep=0', '--quiet', '--limit=' . intdiv(2000, $processes)];
-            $rate[$way] = measure("$way, $processes processes", 2000, $transport === 'hipq' ? fn () => hipq('work')
+            run([...array_slice($console, 0, -1), "$app/scenarios.php", 'quick', (string) $jobs], $env);
+            $consume = [...$console, 'messenger:consume', 'default', '--sleep=0', '--quiet', '--limit=' . intdiv($jobs, $processes)];
+            $rate[$way] = measure("$way, $processes processes", $jobs, $transport === 'hipq' ? fn () => hipq('work')
                 : fn () => array_map('finish', array_map(fn () => start($consume, $env), range(1, $processes))));
             $left = (int) query("SELECT COUNT(*) FROM messages WHERE delivered_at IS NULL OR delivered_at < '9999-12-31'")[0] + live('default');
             check($left === 0, sprintf("all done: %.2f times Doctrine's transport", $rate[$way] / $rate['doctrine']));
