@@ -17,6 +17,7 @@ import (
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
+	"github.com/hipq/hipq/queue/job"
 )
 
 const completionLong = `Prints a script that lets a shell complete commands, flags, queues, job types, states, ids, workers and file names

@@ -15,6 +15,7 @@ import (
 	"github.com/hipq/hipq/monitor/report"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
+	"github.com/hipq/hipq/queue/job"
 )
 
 // pageMode is the mode of the report's file. The report quotes errors, which not everyone may read.

@@ -23,7 +23,7 @@ func TestConstraintsSayWhatIsWrong(t *testing.T) {
 		{"", "throttle_factor", "2147483648", "factor"},
 		{"", "job_data", "'" + strings.Repeat("d", 1<<20+1) + "'", "size"},
 		{"", "job_data", "''", "size"},
-		{"", "job_type", "'" + strings.Repeat("t", 70) + "'", "job_type"},
+		{"", "job_type", "'" + strings.Repeat("t", 300) + "'", "job_type"},
 		{"", "job_key", "'" + strings.Repeat("k", 300) + "'", "job_key"},
 		{"", "shard_key", "'" + strings.Repeat("k", 256) + "'", "shard_key"},
 		{"", "time_windows", "'[" + strings.Repeat(" ", 2048) + "]'", "windows"},

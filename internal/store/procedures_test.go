@@ -233,7 +233,7 @@ func TestProceduresRefuse(t *testing.T) {
 			{31001, "queue is missing", "job_submit", []any{nil, "send", nil, nil, nil}},
 			{31001, "job_type is missing", "job_submit", []any{"emails", nil, nil, nil, nil}},
 			{31001, "job_type is missing", "job_submit", []any{"emails", "", nil, nil, nil}},
-			{31002, "job_type has 65 bytes", "job_submit", []any{"emails", long(65), nil, nil, nil}},
+			{31002, "job_type has 256 bytes", "job_submit", []any{"emails", long(256), nil, nil, nil}},
 			{31002, "job_type has 66 bytes", "job_submit", []any{"emails", strings.Repeat("ü", 33), nil, nil, nil}},
 			{31002, "control character", "job_submit", []any{"emails", "a\nb", nil, nil, nil}},
 			{31002, "control character", "job_submit", []any{"emails", "a\u0085b", nil, nil, nil}},
@@ -299,7 +299,7 @@ func TestProceduresRefuse(t *testing.T) {
 			{31002, "job_types", "job_grab", []any{"w1", "emails", "[]", 1}},
 			{31002, "job_types", "job_grab", []any{"w1", "emails", "[1]", 1}},
 			{31002, "job_types", "job_grab", []any{"w1", "emails", "[", 1}},
-			{31002, "job_types", "job_grab", []any{"w1", "emails", long(65), 1}},
+			{31002, "job_types", "job_grab", []any{"w1", "emails", long(256), 1}},
 			{31002, "n 0", "job_grab", []any{"w1", "emails", "send", 0}},
 			{31002, "n 1001", "job_grab", []any{"w1", "emails", "send", 1001}},
 			{31003, "unknown queue mails", "job_grab", []any{"w1", "mails", "send", 1}},
@@ -343,7 +343,7 @@ func TestProceduresRefuse(t *testing.T) {
 
 			{31001, "queue is missing", "job_backlog", []any{nil, nil}},
 			{31003, "unknown queue mails", "job_backlog", []any{"mails", nil}},
-			{31002, "job_type has 65 bytes", "job_backlog", []any{"emails", long(65)}},
+			{31002, "job_type has 256 bytes", "job_backlog", []any{"emails", long(256)}},
 		} {
 			s.wantRefusal(c.code, c.message, c.name, c.args...)
 		}

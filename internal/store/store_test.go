@@ -321,7 +321,7 @@ func TestEnqueueRefuses(t *testing.T) {
 	suite(t, func(s env) {
 		low := -1
 		for name, j := range map[string]job.Params{
-			"no type": {}, "long type": {Type: strings.Repeat("x", 65)}, "bad type": {Type: "a\xff"}, "control": {Type: "a\n"},
+			"no type": {}, "long type": {Type: strings.Repeat("x", 256)}, "bad type": {Type: "a\xff"}, "control": {Type: "a\n"},
 			"long key": {Type: "send", Key: strings.Repeat("k", 256)}, "bad key": {Type: "send", Key: "\xf0\x9f"},
 			"long data": {Type: "send", Data: strings.Repeat("d", job.MaxDataBytes+1)}, "bad data": {Type: "send", Data: "\xff"},
 			"half second": {Type: "send", Timeout: 500 * time.Millisecond}, "factor": {Type: "send", ThrottleFactor: &low},
@@ -714,7 +714,7 @@ func TestPlainInsertIsChecked(t *testing.T) {
 			"(id, job_type, job_data) VALUES (18446744073709551614, 'send', 'x')",
 			"(job_type, job_data, timeout) VALUES ('send', 'x', 0)",
 			"(job_type, job_data) VALUES ('send', '" + strings.Repeat("d", job.MaxDataBytes+1) + "')",
-			"(job_type, job_data) VALUES ('" + strings.Repeat("x", 65) + "', 'x')",
+			"(job_type, job_data) VALUES ('" + strings.Repeat("x", 256) + "', 'x')",
 			"(job_type, job_data, job_key) VALUES ('send', 'x', '" + strings.Repeat("k", 256) + "')",
 		} {
 			conn := must[*sql.Conn](s.t)(s.db.SQL.Conn(s.t.Context()))
