@@ -21,7 +21,7 @@ VERSION = $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # These targets bring a server, so a test that finds none is a fault and not a reason to skip.
 export HIPQ_TEST_REQUIRE_MYSQL := 1
 
-.PHONY: help build demo test test-browser reports report-check pictures test-engines race crash proof bench bench-galera lint prose vulnerabilities fmt install packaging sbom deb snapshot packages release clean
+.PHONY: help build demo test test-frameworks test-browser reports report-check pictures test-engines race crash proof bench bench-galera lint prose vulnerabilities fmt install packaging sbom deb snapshot packages release clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +40,10 @@ test: ## run all tests on SQLite and on a MariaDB of their own, but those that k
 	@.ci/clients
 	CGO_ENABLED=0 .ci/times .ci/with-mariadb go test -vet=off -count=1 -p 3 -parallel 4 -timeout 40m -skip '$(NIGHTLY)' $(BUT_CRASH)
 	$(if $(filter ./...,$(PKG)),CGO_ENABLED=0 go test -C examples/gorm -vet=off -count=1 ./...)
+
+# make test-frameworks FRAMEWORKS=laravel: one of them
+test-frameworks: ## run the tests of the clients in other languages, and of their frameworks
+	.ci/frameworks $(FRAMEWORKS)
 
 # The next two need Node.js and a Chromium, and get axe-core and puppeteer-core from npm.
 CHROMIUM ?= $(firstword $(foreach c,chromium google-chrome chromium-browser,$(shell command -v $c)) chromium)

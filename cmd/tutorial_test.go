@@ -28,6 +28,9 @@ func (d docs) tutorial(t *testing.T, p page) {
 		if here == nil && strings.Contains(text, "mariadb") {
 			if strings.Contains(p.name, "php") {
 				dbtest.Client(t, "php")
+				client := "<?php require '" + filepath.Join(d.root, "clients/php/src/Hipq.php") + "';\n" // as Composer would
+				must(t, os.Mkdir(filepath.Join(dir, "vendor"), 0o700))
+				must(t, os.WriteFile(filepath.Join(dir, "vendor/autoload.php"), []byte(client), 0o600))
 			}
 			d, here = d.withMariaDB(t, dir)
 		}

@@ -101,7 +101,7 @@ var frameworks = map[string]framework{
 	"symfony": {
 		"Symfony", "bin/console", func(dir string) (appDatabase, error) { return dotenv(dir, "DATABASE_URL", ".env.local", ".env") },
 		"config", texts.Pattern(`hipq://([\w.:-]+)`),
-		[]string{"composer require hipq/messenger", "in config/packages/messenger.yaml: transports: {hipq: 'hipq://default'}"},
+		[]string{"composer require hipq/messenger", "in config/packages/messenger.yaml: transports: {default: 'hipq://default'}"},
 	},
 	"rails": {
 		"Rails", "bin/rails", railsDatabase,
