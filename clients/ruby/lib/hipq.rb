@@ -28,8 +28,7 @@ module Hipq
 
   # The connection is a Mysql2::Client, an SQLite3::Database or a connection of Active Record.
   class Client
-    COLUMNS = { key: "job_key", priority: "priority", timeout: "timeout", weight: "throttle_factor", windows: "time_windows",
-                shard_key: "shard_key", at: "at", in: "in" }.freeze
+    COLUMNS = { key: "job_key", weight: "throttle_factor", windows: "time_windows" }.freeze
     RANGES = { priority: -2_147_483_647..2_147_483_647, timeout: 1..316_224_000, weight: 0..2_147_483_647 }.freeze
     DUPLICATE = /Duplicate entry .* for key '[^']*\$live'|UNIQUE constraint failed: \S+\.job_type, \S+\.job_key, \S+\.live/m
 
@@ -47,20 +46,20 @@ module Hipq
     # DuplicateJob, :ignore returns the live job's id, :replace (not on SQLite) replaces a live job that waits.
     def push(queue, type, data = nil, on_duplicate: :error, **options)
       row = row(type: type, data: data, **options)
-      return insert(queue, [row]) if on_duplicate.to_sym == :error
-      raise ArgumentError, "on_duplicate can't be #{on_duplicate}" unless on_duplicate.to_sym == :ignore || (on_duplicate.to_sym == :replace && !@sqlite)
-      return insert(queue, [row], "ON CONFLICT (job_type, job_key, live) DO UPDATE SET job_key = job_key") if @sqlite
-      job = %w[job_type job_key job_data].map { |column| row.delete(column) }
-      call("job_submit", queue, *job, { on_duplicate: on_duplicate, **row })[:id].to_i
+      return insert(queue, [row]) if on_duplicate.to_s == "error"
+      unless @sqlite
+        return call("job_submit", queue, row.delete("job_type"), row.delete("job_key"), row.delete("job_data"), { on_duplicate: on_duplicate, **row })[:id].to_i
+      end
+      raise ArgumentError, "on_duplicate can't be #{on_duplicate} on SQLite" unless on_duplicate.to_s == "ignore"
+      insert(queue, [row], "ON CONFLICT (job_type, job_key, live) DO UPDATE SET job_key = job_key")
     end
 
     # Adds a list of hashes with type, data and options, and returns how many. Up to 500 neighbours with the same options are
     # one INSERT, so call it in a transaction if you need all or none.
     def push_many(queue, list)
       size = 0
-      rows = list.map { |job| row(**job) }
-      parts = rows.slice_when { |a, b| ((size += a["job_data"].to_s.size + 1000) >= 500_000 || a.keys != b.keys) && size = 0 }
-      parts.sum { |part| insert(queue, part) && part.size }
+      full = ->(a, b) { ((size += a["job_data"].to_s.size + 1000) >= 500_000 || a.keys != b.keys) && size = 0 }
+      list.map { |job| row(**job) }.slice_when(&full).sum { |part| insert(queue, part) && part.size }
     end
 
     # The job as a hash of the columns of the view INSTANCE_QUEUE$jobs, with a Time for a time; nil if there is none. Name it
@@ -78,7 +77,7 @@ module Hipq
     def cancel(queue, id_or_type, key = nil, **running) = change("cancel", queue, id_or_type, key, running)
     def retry(queue, id_or_type, key = nil) = change("retry", queue, id_or_type, key)
     def dismiss(queue, id_or_type, key = nil) = change("dismiss", queue, id_or_type, key)
-    def reschedule(queue, id_or_type, key = nil, **time) = change("reschedule", queue, id_or_type, key, time.to_h { |k, v| [k, value(k, v)] })
+    def reschedule(queue, id_or_type, key = nil, **time) = change("reschedule", queue, id_or_type, key, time)
 
     # Ends a job that awaits its answer. outcome is "finished", "retry" or "failed"; retry_after is in seconds.
     def answer(queue, type, key, outcome, result = nil, error: nil, retry_after: nil)
@@ -103,10 +102,13 @@ module Hipq
     def name(text) = text.to_s.match?(/\A\w+\z/) ? text.to_s : raise(ArgumentError, "not a name in hipq: #{text.inspect}")
     def table(queue) = @tables.fetch(queue.to_s) { "#{@instance}_#{name(queue)}" }.delete("`")
     def job(id_or_type, key) = id_or_type.is_a?(Integer) ? [id_or_type] : [nil, id_or_type.to_s, key.to_s]
+    def utf8(text) = text.encoding == Encoding::BINARY ? text.dup.force_encoding(Encoding::UTF_8) : text.encode(Encoding::UTF_8)
+    def number(error) = # the driver's, also behind an error of Active Record
+      [error, error.cause].product(%i[error_number error_code]).filter_map { |e, name| e.public_send(name) if e.respond_to?(name) }.first.to_i
 
     def row(type:, data: nil, raw: false, **options)
       data = JSON.generate(data) unless raw || data.nil?
-      options = options.compact.to_h { |option, value| [COLUMNS.fetch(option), value(option, value)] }
+      options = options.compact.to_h { |option, value| [COLUMNS.fetch(option, option.to_s), value(option, value)] }
       { "job_type" => value(:type, type), "job_data" => data, **options }.compact
     end
 
@@ -117,7 +119,7 @@ module Hipq
       when :at then value.to_time.getutc.strftime("%FT%T.%6NZ") if value.respond_to?(:to_time) && value.respond_to?(:hour)
       when :in then format("%.6fs", value) if (0..3_000_000_000).cover?(value.to_f)
       when :windows then value
-      else Integer(value) if RANGES[option].cover?(Integer(value))
+      else Integer(value) if RANGES.fetch(option).cover?(Integer(value))
       end || raise(ArgumentError, "#{option} can't be #{value.inspect}")
     end
 
@@ -137,8 +139,6 @@ module Hipq
       @sqlite ? "'#{value.gsub("'", "''")}'" : "_utf8mb4 x'#{value.unpack1("H*")}'"
     end
 
-    def utf8(text) = text.encoding == Encoding::BINARY ? text.dup.force_encoding(Encoding::UTF_8) : text.encode(Encoding::UTF_8)
-
     def insert(queue, rows, conflict = nil)
       columns = rows[0].keys.map { |column| %w[at in].include?(column) ? "scheduled_run_time" : column }.join(", ")
       values = rows.map { |row| "(#{row.map { |column, value| sql(value, column) }.join(", ")})" }.join(", ")
@@ -149,16 +149,16 @@ module Hipq
 
     def change(action, queue, id_or_type, key, options = nil)
       id, type, key = job(id_or_type, key)
-      return call("job_#{action}", queue, id, type, key, *options)[:state] unless @sqlite
+      options&.each { |option, value| options[option] = value(option, value) unless option == :running }
+      return call("job_#{action}", queue, id, type, key, *[options].compact)[:state] unless @sqlite
       which = id ? {} : { type: type, key: key, limit: 1 }
       get(queue, hipq(action, { yes: true, **which, **options.to_h }, name(queue), *id)[:id])[:state]
     end
 
-    # A procedure that answers with a row.
     def call(procedure, queue, *arguments)
       arguments = [name(queue), *arguments].map { |value| sql(value) }.join(", ")
       row = query("CALL `#{@instance}_#{procedure}`(#{arguments})", queue: queue.to_s)[0]
-      (@record ? @db.raw_connection : @db).then { |raw| raw.abandon_results! if raw.respond_to?(:abandon_results!) } # CALL has two
+      (@record ? @db.raw_connection : @db).then { |raw| raw.abandon_results! if raw.respond_to?(:abandon_results!) } # the second of CALL
       row
     end
 
@@ -190,9 +190,6 @@ module Hipq
       return value unless value.is_a?(String)
       column.end_with?("_time") ? Time.utc(*value.split(/[-: ]/).map(&:to_r)) : utf8(value)
     end
-
-    def number(error) = # the driver's, also behind an error of Active Record
-      [error, error.cause].filter_map { |e| e.respond_to?(:error_number) ? e.error_number : e.respond_to?(:error_code) && e.error_code }.first.to_i
   end
 
   Job = Struct.new(:id, :queue, :type, :key, :data, :attempt, :interrupts, :token, :timeout, :stream) do
@@ -201,8 +198,8 @@ module Hipq
   end
 
   # Serves a stream: types has a function for each job type, "*" for all others. It gets a Job; a Hash, Array or text that it
-  # returns is the result. If it leaves a transaction open in one of the connections, that is rolled back and the job tried
-  # again. After a TERM, run returns when the current job has ended.
+  # returns is the result. A transaction that it leaves open in one of the connections is rolled back, and the job tried again.
+  # After a TERM, run returns when the current job has ended; at the job's timeout, a TERM raises SignalException in it.
   def self.run(types, connections: []) = Stream.new(types, connections).run
 
   class Stream
@@ -214,24 +211,26 @@ module Hipq
       STDIN.reopen(File::NULL)
       STDOUT.reopen(STDERR)
       STDOUT.sync = @out.sync = true
-      @in.set_encoding(Encoding::UTF_8)
     end
 
     def run
-      trap("TERM") { @busy ? @stopping = true : exit }
+      trap("TERM") { @stopping = @busy or exit; raise SignalException, "TERM" if clock >= @busy }
       say(ready: true)
       while !@stopping && (line = @in.gets)
-        @busy = true
-        job = { "interrupts" => 0, **JSON.parse(line) }
+        job = { "interrupts" => 0, **JSON.parse(line.force_encoding(Encoding::UTF_8)) }
         job = Job.new(*job.values_at(*%w[id queue job_type job_key job_data attempt interrupts token]), job["timeout_ms"] / 1e3, self)
+        @busy = clock + job.timeout
         say(id: job.id, token: job.token, **reply(job))
-        @busy = false
+        @busy = nil
       end
     end
 
     def say(reply) = @out.write("#{JSON.generate(reply.compact)}\n")
 
     private
+
+    def clock = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+    def short(text) = text.dup.force_encoding(Encoding::UTF_8).scrub[0, 1000]
 
     def reply(job)
       function = @types[job.type] || @types["*"] or return { outcome: "failed", error: "no function for the job type #{job.type}" }
@@ -257,7 +256,5 @@ module Hipq
       warn e.full_message(highlight: false)
       { outcome: "retry", error: short("#{e.class}: #{e.message}") }
     end
-
-    def short(text) = text.dup.force_encoding(Encoding::UTF_8).scrub[0, 1000]
   end
 end

@@ -6,6 +6,8 @@ require "mysql2"
 require "sqlite3"
 require "active_record"
 
+Warning[:deprecated] = false # mysql2's
+
 module Databases
   module_function
 

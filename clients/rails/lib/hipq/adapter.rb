@@ -56,7 +56,7 @@ module ActiveJob
 
       def push(job, timestamp, key) = client.push(queue(job), job.class.name, job.serialize, **options(job, timestamp, key))
 
-      def options(job, timestamp, key) = { key: key, at: timestamp && Time.at(timestamp.to_f), priority: job.priority }
+      def options(job, timestamp, key) = { key: key, at: timestamp && Time.at(timestamp.to_f.round(6)), priority: job.priority }
 
       # The key is Active Job's id. The retry of a job that runs has the number of its execution behind it, because the job holds its
       # own key, and because a second attempt of that job, after a crash, must not add the retry again.

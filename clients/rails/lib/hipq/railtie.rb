@@ -5,10 +5,10 @@ module Hipq
   class Railtie < ::Rails::Railtie
     config.hipq = ActiveSupport::OrderedOptions.new
 
-    # instance is by default the application's name.
+    # hipq init --for rails writes the instance app.
     def self.settings
       settings = ::Rails.application.config.hipq
-      settings.instance ||= ::Rails.application.class.module_parent_name&.underscore&.tr("/", "_") || "app"
+      settings.instance ||= "app"
       settings
     end
 

@@ -54,13 +54,21 @@ module Jobs
     def perform = note("execution #{executions}") && raise("nobody rescues this")
   end
 
+  # Dies after its retry was added, and so adds it twice.
+  class Killed < ApplicationJob
+    rescue_from(Busy) { retry_job(wait: 0.1) && Trace.where(scenario: "killed").one? && Process.kill(:KILL, Process.pid) }
+    def perform = note("execution #{executions} of #{provider_job_id.class}") && executions < 2 && raise(Busy)
+  end
+
   class LeavesOpen < ApplicationJob
     def perform = ActiveRecord::Base.connection.begin_transaction(joinable: false) && note("lost")
   end
 
   class Ordered < ApplicationJob
-    def perform(name) = note("#{name} #{priority.inspect} #{provider_job_id.class}")
+    def perform(name) = note("#{name} #{priority.inspect}")
   end
+
+  class Waiting < Ordered; end
 
   # Ships an order: once, however often it runs.
   class Ship < ApplicationJob
