@@ -12,7 +12,8 @@ class Place
   TABLES = "orders (id INTEGER PRIMARY KEY AUTO, number INT UNIQUE, revision VARCHAR(40)); " \
            "letters (id INTEGER PRIMARY KEY AUTO, order_id INT, text LONGTEXT); traces (id INTEGER PRIMARY KEY AUTO, scenario VARCHAR(40), text TEXT)"
 
-  def self.databases = ENV["HIPQ_TEST_MYSQL_DSN"] ? %w[sqlite mysql] : %w[sqlite]
+  # ONLY, which is sqlite or mysql, leaves the other out.
+  def self.databases = [*(%w[sqlite] unless ENV["ONLY"] == "mysql"), *(%w[mysql] if ENV["HIPQ_TEST_MYSQL_DSN"] && ENV["ONLY"] != "sqlite")]
 
   attr_reader :dir
 
@@ -36,7 +37,8 @@ class Place
 
   # init writes hipq's config and creates its tables. The application is where dir says.
   def init(attempts: 2, processes: 2, dir: File.expand_path("shop", __dir__), run_for: "55s", more: "")
-    handler = "{stream: [ruby, bin/rails, 'hipq:stream'], dir: #{dir}, env: [DATABASE_URL, RUBYOPT, CLIENTS, UNHANDLED], processes: #{processes}}"
+    handler = "{stream: [ruby, bin/rails, 'hipq:stream'], dir: #{dir}, restart_on: [REVISION], " \
+              "env: [DATABASE_URL, RUBYLIB, RUBYOPT, UNHANDLED], processes: #{processes}}"
     File.write("#{@dir}/hipq.yaml", <<~YAML)
       name: app
       #{"database: {driver: mysql, dsn: '#{dsn}#{@name}'}" unless @sqlite}
@@ -52,7 +54,7 @@ class Place
     run(HIPQ, "init")
   end
 
-  def environment(more = {}) = { "DATABASE_URL" => url, "RUBYOPT" => "-W:no-deprecated", "ADAPTER" => "hipq", "CLIENTS" => File.expand_path("../..", __dir__), **more }
+  def environment(more = {}) = { "DATABASE_URL" => url, "RUBYOPT" => "-W:no-deprecated", "ADAPTER" => "hipq", "RUBYLIB" => %w[../lib ../../ruby/lib].map { |lib| File.expand_path(lib, __dir__) }.join(":"), **more }
 
   def run(*command, **environment)
     out, err, status = Open3.capture3(environment(environment.transform_keys(&:to_s)), *command, chdir: @dir)

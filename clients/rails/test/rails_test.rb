@@ -79,6 +79,18 @@ module Cases
     assert_equal(["execution 1 of Integer", "execution 1 of Integer", "execution 2 of Integer"], @place.traces)
   end
 
+  def test_the_way_back
+    @place.init(attempts: 1)
+    @place.app("Jobs::Broken.perform_later")
+    @place.work
+    File.write("#{@place.dir}/failed", @place.run(Place::HIPQ, "failures", "--jobs", "--json"))
+    @place.app(<<~RUBY)
+      Jobs::Broken.queue_adapter = :inline
+      File.foreach("failed") { |line| ActiveJob::Base.deserialize(JSON.parse(line)["job_data"]).enqueue rescue nil }
+    RUBY
+    assert_equal(["execution 1", "execution 1"], @place.traces)
+  end
+
   def test_what_nobody_rescues
     @place.init
     @place.app("Jobs::Broken.perform_later; Jobs::Letter.perform_later(Order.create!(number: 1))")

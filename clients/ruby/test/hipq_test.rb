@@ -26,32 +26,44 @@ YAML
 TYPES = %w[echo prints progress gives_up busy waits raises exits not_json leaves_open notes loses slow unheard].freeze
 
 module Cases
-  def setup
-    @dir = Dir.mktmpdir
-    @back = Dir.pwd
-    Dir.chdir(@dir)
-    sqlite = self.class::DATABASE.include?("sqlite3")
-    unless sqlite
-      ENV["DATABASE_NAME"] = "ruby_#{Process.pid}_#{rand(1_000_000_000)}"
-      Mysql2::Client.new(Databases.server).query("CREATE DATABASE #{ENV["DATABASE_NAME"]} CHARACTER SET utf8mb4")
+  def self.included(test) = test.extend(Place)
+
+  # One folder and database for all tests of a class.
+  module Place
+    def place
+      @place ||= Dir.mktmpdir.tap do |dir|
+        Minitest.after_run { FileUtils.rm_rf(dir) }
+        @database = "ruby_#{Process.pid}_#{self::DATABASE[/\w+/]}"
+        worker = "{stream: [ruby, #{File.expand_path("worker.rb", __dir__)}], env: [DATABASE, DATABASE_NAME, HIPQ_TEST_MYSQL_DSN], processes: 1}"
+        types = TYPES.map { |type| "{name: #{type}, handler: #{worker}}" }.join(", ")
+        dsn = ""
+        unless self::DATABASE.include?("sqlite3")
+          Mysql2::Client.new(Databases.server).query("CREATE DATABASE #{@database} CHARACTER SET utf8mb4")
+          Minitest.after_run { Mysql2::Client.new(Databases.server).query("DROP DATABASE #{@database}") }
+          dsn = "database: {driver: mysql, dsn: '#{ENV["HIPQ_TEST_MYSQL_DSN"]}#{@database}'}"
+        end
+        File.write("#{dir}/hipq.yaml", CONFIG.sub("DATABASE", dsn).sub("TYPES", types))
+        Dir.chdir(dir) { system(PROGRAM, "init", out: File::NULL, exception: true) }
+      end
+      ENV["DATABASE"], ENV["DATABASE_NAME"] = self::DATABASE, @database
+      @place
     end
-    dsn = "database: {driver: mysql, dsn: '#{ENV["HIPQ_TEST_MYSQL_DSN"]}#{ENV["DATABASE_NAME"]}'}" unless sqlite
-    worker = "{stream: [ruby, #{File.expand_path("worker.rb", __dir__)}], env: [DATABASE, DATABASE_NAME, HIPQ_TEST_MYSQL_DSN], processes: 1}"
-    types = TYPES.map { |type| "{name: #{type}, handler: #{worker}}" }.join(", ")
-    File.write("hipq.yaml", CONFIG.sub("DATABASE", dsn || "").sub("TYPES", types))
-    ENV["DATABASE"] = self.class::DATABASE
-    hipq("init")
+  end
+
+  def setup
+    @back = Dir.pwd
+    Dir.chdir(self.class.place)
+    FileUtils.rm_f(%w[released started])
     @db = Databases.open(self.class::DATABASE)
-    Databases.run(@db, "SET time_zone = '+09:00'") unless sqlite
-    Databases.run(@db, "CREATE TABLE notes (text VARCHAR(255))")
+    Databases.run(@db, "SET time_zone = '+09:00'") if mysql?
+    Databases.run(@db, "CREATE TABLE IF NOT EXISTS notes (text VARCHAR(255))")
+    %w[shop_emails shop_letters notes].each { |table| Databases.run(@db, "DELETE FROM #{table}") }
     @client = client
   end
 
   def teardown
-    Databases.run(@db, "DROP DATABASE #{ENV["DATABASE_NAME"]}") if mysql?
     @db.respond_to?(:adapter_name) ? ActiveRecord::Base.remove_connection : @db.close
     Dir.chdir(@back)
-    FileUtils.rm_rf(@dir)
   end
 
   def client(db = @db) = Hipq::Client.new(db, "shop", command: PROGRAM, config: "hipq.yaml")
@@ -171,7 +183,7 @@ module Cases
     assert_equal([id, "echo", "order-4711", '{"n":1}', "initial", at], job.values_at(:id, :job_type, :job_key, :job_data, :state, :scheduled_run_time))
     assert_equal(job, @client.get("emails", id))
     assert_nil(@client.get("emails", "echo", "order-4712"))
-    assert_nil(@client.get("emails", 4711))
+    assert_nil(@client.get("emails", 4_711_000))
     assert_equal("initial", @client.reschedule("emails", id, at: at + 60))
     assert_equal(at + 60, @client.get("emails", id)[:scheduled_run_time])
     @client.reschedule("emails", "echo", "order-4711", in: 60)
@@ -239,9 +251,9 @@ module Cases
     latin1.query_options.merge!(as: :array, symbolize_keys: true, cast: false)
     client(latin1).push("emails", "echo", "Zoë 🦊", key: "Zoë 🦊")
     latin1.query("SET NAMES sjis")
-    client(latin1).push("emails", "echo", "表'", raw: true)
+    client(latin1).push("emails", "echo", "表'", raw: true, key: "'")
     assert_raises(Hipq::DuplicateJob) { client(latin1).push("emails", "echo", key: "Zoë 🦊") }
-    assert_equal([['"Zoë 🦊"', "Zoë 🦊"], ["表'"]], jobs.map { |job| job.values_at("job_data", "job_key").first(job["id"] == 1 ? 2 : 1) })
+    assert_equal([['"Zoë 🦊"', "Zoë 🦊"], ["表'", "'"]], jobs.map { |job| job.values_at("job_data", "job_key") })
   ensure
     Databases.run(@db, "DROP USER IF EXISTS #{user}@'%'") if user
   end

@@ -2,7 +2,6 @@
 
 # A shop that sends letters. ADAPTER is what runs its jobs: hipq, inline, async or delayed_job. DATABASE_URL is its database.
 ENV["RAILS_ENV"] ||= "production"
-%w[ruby rails].each { |client| $LOAD_PATH.unshift "#{ENV.fetch("CLIENTS")}/#{client}/lib" }
 require "logger"
 require "rails"
 require "active_record/railtie"
