@@ -3,15 +3,10 @@
 require "json"
 require "open3"
 
-# A client for hipq, the job queue in your database. Hipq::Client adds jobs in your own transaction, and reads and changes
-# them. Hipq.run works on the jobs of a stream.
+# A client for hipq, the job queue in your database. Client adds, reads and changes jobs; run works on the jobs of a stream.
 module Hipq
   VERSION = "0.1.0"
-
-  class Error < StandardError
-    attr_accessor :number, :queue, :type, :key # as far as they are known
-  end
-
+  class Error < StandardError; attr_accessor :number, :queue, :type, :key; end # as far as they are known
   class DuplicateJob < Error; end # a live job has this type and key
   class Refused < Error; end # by hipq; the reference of the procedures has the numbers
   class JobNotFound < Refused; end
@@ -20,7 +15,6 @@ module Hipq
   # policy says when to run again. Release: run again, without an error; count: true uses up an attempt.
   class Reply < StandardError
     attr_reader :after, :count
-
     def initialize(message = nil, after: nil, count: false) = (@after, @count = after, count; super(message))
   end
 
@@ -47,9 +41,8 @@ module Hipq
     def push(queue, type, data = nil, on_duplicate: :error, **options)
       row = row(type: type, data: data, **options)
       return insert(queue, [row]) if on_duplicate.to_s == "error"
-      unless @sqlite
-        return call("job_submit", queue, row.delete("job_type"), row.delete("job_key"), row.delete("job_data"), { on_duplicate: on_duplicate, **row })[:id].to_i
-      end
+      job = %w[job_type job_key job_data].map { |column| row.delete(column) } unless @sqlite
+      return call("job_submit", queue, *job, { on_duplicate: on_duplicate, **row })[:id].to_i unless @sqlite
       raise ArgumentError, "on_duplicate can't be #{on_duplicate} on SQLite" unless on_duplicate.to_s == "ignore"
       insert(queue, [row], "ON CONFLICT (job_type, job_key, live) DO UPDATE SET job_key = job_key")
     end
@@ -69,15 +62,15 @@ module Hipq
       return call("job_get", queue, id, type, key) unless @sqlite
       which = id ? "id = #{id}" : "job_type = #{text(type)} AND job_key = #{text(key)}"
       query("SELECT * FROM `#{table(queue)}$jobs` WHERE #{which} ORDER BY state = 'final', id DESC LIMIT 1")[0]
-    rescue JobNotFound
-      nil
+    rescue JobNotFound # is nil
     end
 
     # These return the job's state. running: true also stops a running job. reschedule has at: or in:.
     def cancel(queue, id_or_type, key = nil, **running) = change("cancel", queue, id_or_type, key, running)
     def retry(queue, id_or_type, key = nil) = change("retry", queue, id_or_type, key)
     def dismiss(queue, id_or_type, key = nil) = change("dismiss", queue, id_or_type, key)
-    def reschedule(queue, id_or_type, key = nil, **time) = change("reschedule", queue, id_or_type, key, time)
+    def reschedule(queue, id_or_type, key = nil, **time) =
+      change("reschedule", queue, id_or_type, key, time.to_h { |option, value| [option, value(option, value)] })
 
     # Ends a job that awaits its answer. outcome is "finished", "retry" or "failed"; retry_after is in seconds.
     def answer(queue, type, key, outcome, result = nil, error: nil, retry_after: nil)
@@ -149,7 +142,6 @@ module Hipq
 
     def change(action, queue, id_or_type, key, options = nil)
       id, type, key = job(id_or_type, key)
-      options&.each { |option, value| options[option] = value(option, value) unless option == :running }
       return call("job_#{action}", queue, id, type, key, *[options].compact)[:state] unless @sqlite
       which = id ? {} : { type: type, key: key, limit: 1 }
       get(queue, hipq(action, { yes: true, **which, **options.to_h }, name(queue), *id)[:id])[:state]
@@ -157,9 +149,8 @@ module Hipq
 
     def call(procedure, queue, *arguments)
       arguments = [name(queue), *arguments].map { |value| sql(value) }.join(", ")
-      row = query("CALL `#{@instance}_#{procedure}`(#{arguments})", queue: queue.to_s)[0]
-      (@record ? @db.raw_connection : @db).then { |raw| raw.abandon_results! if raw.respond_to?(:abandon_results!) } # the second of CALL
-      row
+      raw = @record ? @db.raw_connection : @db
+      query("CALL `#{@instance}_#{procedure}`(#{arguments})", queue: queue.to_s)[0].tap { raw.abandon_results! if raw.respond_to?(:abandon_results!) }
     end
 
     # Runs the program, which prints a line for the job.
@@ -169,8 +160,7 @@ module Hipq
       answer = out.empty? ? {} : JSON.parse(out.lines.last, symbolize_names: true)
       raise JobNotFound, "no such job" if answer[:result] == "unknown" || (answer.empty? && status.success?)
       raise Refused, answer[:reason] || "the job is #{answer[:state]}" if answer[:result] == "refused"
-      raise Error, "hipq #{action}: exit code #{status.exitstatus}: #{err.strip}" unless status.success?
-      answer
+      status.success? ? answer : raise(Error, "hipq #{action}: exit code #{status.exitstatus}: #{err.strip}")
     end
 
     def query(sql, **about)
@@ -187,14 +177,13 @@ module Hipq
     # Drivers give a time, which has no zone in the database, that of the process.
     def read(column, value)
       return Time.utc(value.year, value.month, value.day, value.hour, value.min, value.sec + value.subsec) if value.is_a?(Time)
-      return value unless value.is_a?(String)
-      column.end_with?("_time") ? Time.utc(*value.split(/[-: ]/).map(&:to_r)) : utf8(value)
+      column.end_with?("_time") && value ? Time.utc(*value.split(/[-: ]/).map(&:to_r)) : value.is_a?(String) ? utf8(value) : value
     end
   end
 
   Job = Struct.new(:id, :queue, :type, :key, :data, :attempt, :interrupts, :token, :timeout, :stream) do
     def progress(percent, note = nil) = stream.say(id: id, token: token, progress: percent, note: note)
-    def stopping? = stream.stopping # hipq has sent a TERM: finish soon, or raise Release
+    def stopping? = !!stream.stopping # hipq has sent a TERM: finish soon, or raise Release
   end
 
   # Serves a stream: types has a function for each job type, "*" for all others. It gets a Job; a Hash, Array or text that it
@@ -244,7 +233,7 @@ module Hipq
 
     def answer(function, job)
       result = function.call(job)
-      reply = { outcome: "finished", result: (result if [Hash, Array, String].include?(result.class)) }
+      reply = { outcome: "finished", result: (result if [Hash, Array, String].any? { |kind| kind === result }) }
       JSON.generate(reply).bytesize < 1_000_000 ? reply : { outcome: "retry", error: "the result is over 1 MB" }
     rescue GiveUp => e
       { outcome: "failed", error: short(e.message) }
