@@ -20,7 +20,7 @@ module Cases
     async, hipq, inline = %w[async hipq inline].map { |adapter| scenarios(adapter) }
     assert_operator(hipq.size, :>=, 34, hipq.join("\n"))
     assert_equal(async, hipq)
-    assert_equal(inline, hipq & inline)
+    assert_equal(inline.sort, hipq.select { |line| inline.include?(line) }.sort) # inline runs each job within its hooks
   end
 
   def test_in_the_transaction

@@ -6,8 +6,6 @@ require "mysql2"
 require "sqlite3"
 require "active_record"
 
-Warning[:deprecated] = false # mysql2's
-
 module Databases
   module_function
 
@@ -20,6 +18,7 @@ module Databases
 
   # open opens a database by its name in all: on MySQL the one that DATABASE_NAME names, on SQLite the file hipq.db.
   def open(name, **options)
+    Warning[:deprecated] = false # mysql2's
     mysql = { **(name.include?("mysql2") ? server : {}), database: ENV["DATABASE_NAME"], **options }
     case name
     when "sqlite3" then SQLite3::Database.new("hipq.db").tap { |db| db.busy_timeout = 20_000 }
@@ -41,7 +40,7 @@ module Databases
 
   # lose cuts the connection, and SQLite's file can't be lost.
   def lose(db)
-    run(db, "KILL CONNECTION_ID()") unless db.respond_to?(:last_insert_row_id) || db.adapter_name == "SQLite"
+    run(db, "KILL CONNECTION_ID()") if ENV["DATABASE"].include?("mysql")
   rescue StandardError
     nil
   end

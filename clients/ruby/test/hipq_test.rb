@@ -35,7 +35,7 @@ module Cases
         Minitest.after_run { FileUtils.rm_rf(dir) }
         @database = "ruby_#{Process.pid}_#{self::DATABASE[/\w+/]}"
         worker = "{stream: [ruby, #{File.expand_path("worker.rb", __dir__)}], env: [DATABASE, DATABASE_NAME, HIPQ_TEST_MYSQL_DSN], processes: 1}"
-        types = TYPES.map { |type| "{name: #{type}, handler: #{worker}}" }.join(", ")
+        types = [*TYPES.map { |type| "{name: #{type}, handler: #{worker}}" }, "{name: too_long, timeout: 1s, retry: {attempts: 1}, handler: #{worker}}"].join(", ")
         dsn = ""
         unless self::DATABASE.include?("sqlite3")
           Mysql2::Client.new(Databases.server).query("CREATE DATABASE #{@database} CHARACTER SET utf8mb4")
@@ -53,7 +53,7 @@ module Cases
   def setup
     @back = Dir.pwd
     Dir.chdir(self.class.place)
-    FileUtils.rm_f(%w[released started])
+    FileUtils.rm_f(%w[released started ended])
     @db = Databases.open(self.class::DATABASE)
     Databases.run(@db, "SET time_zone = '+09:00'") if mysql?
     Databases.run(@db, "CREATE TABLE IF NOT EXISTS notes (text VARCHAR(255))")
@@ -238,6 +238,13 @@ module Cases
     Process.kill(:TERM, work)
     Process.wait(work)
     assert_equal("finished after a TERM", jobs[0]["result"])
+  end
+
+  def test_a_timeout_is_an_exception_in_the_job
+    @client.push("emails", "too_long")
+    hipq("work") rescue nil
+    assert_equal("timeout after 1s", jobs[0]["error"])
+    assert_equal("SignalException", File.read("ended"))
   end
 
   def test_mysql_sessions

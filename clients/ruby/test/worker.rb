@@ -21,6 +21,7 @@ Hipq.run(
     notes: ->(job) { Databases.run(db, "INSERT INTO notes (text) VALUES ('#{job.key}')") },
     loses: ->(job) { job.attempt == 1 ? Databases.lose(db) : "found" },
     slow: ->(job) { File.write("started", ""); sleep 0.05 until job.stopping?; "finished after a TERM" },
+    too_long: ->(_) { begin sleep 60 ensure File.write("ended", $!.class) end },
     "*" => ->(job) { { other: job.type } }
   }, connections: [db]
 )
