@@ -1,0 +1,44 @@
+# frozen_string_literal: true
+
+# ruby rates.rb, with HIPQ_TEST_HIPQ and a durable server in HIPQ_TEST_MYSQL_DSN: jobs per second on hipq and on delayed_job's own table, of an
+# empty job, with one and four processes, from the start of the programs to the last job.
+require_relative "place"
+
+JOBS = Integer(ENV.fetch("JOBS", 3000))
+DELAYED = "CREATE TABLE delayed_jobs (id INTEGER PRIMARY KEY AUTO_INCREMENT, priority INT NOT NULL DEFAULT 0, attempts INT NOT NULL DEFAULT 0, " \
+          "handler TEXT NOT NULL, last_error TEXT, run_at DATETIME, locked_at DATETIME, failed_at DATETIME, locked_by VARCHAR(255), queue VARCHAR(255), " \
+          "created_at DATETIME, updated_at DATETIME, KEY delayed_jobs_priority (priority, run_at))"
+ENQUEUE = "begin_ = Process.clock_gettime(1); #{JOBS}.times { |i| Jobs::Nothing.perform_later(i) }; print Process.clock_gettime(1) - begin_"
+
+def seconds
+  start = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+  yield
+  Process.clock_gettime(Process::CLOCK_MONOTONIC) - start
+end
+
+place = Place.new("mysql")
+place.sql(DELAYED)
+work = lambda do |adapter, processes|
+  environment = place.environment("ADAPTER" => adapter)
+  if adapter == "hipq"
+    place.init(processes: processes)
+    return system(environment, Place::HIPQ, "work", chdir: place.dir)
+  end
+  worker = "require #{File.expand_path("shop/config/environment", __dir__).inspect}; Delayed::Worker.new(exit_on_complete: true, quiet: true).start"
+  Array.new(processes) { Process.spawn(environment, "ruby", "-e", worker) }.each { |pid| Process.wait(pid) }
+end
+
+puts "jobs per second of #{JOBS}        enqueue      run"
+[1, 4].product(%w[delayed_job hipq], [1, 2]).each do |processes, adapter, run|
+  place.init
+  took = place.run("ruby", "-e", "require #{File.expand_path("shop/config/environment", __dir__).inspect}\n#{ENQUEUE}", ADAPTER: adapter).to_f
+  table = adapter == "hipq" ? "app_default WHERE status = 'submitted'" : "delayed_jobs"
+  raise "not enqueued" unless place.sql("SELECT COUNT(*) AS n FROM #{table}").first["n"] == JOBS
+
+  ran = seconds { work.call(adapter, processes) }
+  left = adapter == "hipq" ? "app_default WHERE live = 1" : "delayed_jobs"
+  raise "not done" unless place.sql("SELECT COUNT(*) AS n FROM #{left}").first["n"].zero?
+
+  puts format("%-12s %d processes, run %d: %8.0f %8.0f", adapter, processes, run, JOBS / took, JOBS / ran)
+end
+place.clear
