@@ -138,7 +138,7 @@ export class Client {
     })
   }
 
-  /** Returns the SQL of a value. Text travels as bytes of UTF-8, whatever the connection's character set. */
+  /** Returns the SQL of a value. Text travels in hex, which no character set, SQL mode or driver changes. */
   #value (value, parameters, missing = 'NULL') {
     if (value === undefined || value === null) return missing
     if (value.in !== undefined) { // from now, by the database's clock
@@ -146,9 +146,9 @@ export class Client {
       return this.#sqlite ? "strftime('%Y-%m-%d %H:%M:%f', 'now', ?)" : 'UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND'
     }
     const text = typeof value === 'object' ? JSON.stringify(value) : value
-    const asBytes = typeof text === 'string' && !this.#sqlite
-    parameters.push(asBytes ? Buffer.from(text) : text)
-    return asBytes ? 'CONVERT(? USING utf8mb4)' : '?'
+    const asHex = typeof text === 'string' && !this.#sqlite
+    parameters.push(asHex ? Buffer.from(text).toString('hex') : text)
+    return asHex ? 'CONVERT(UNHEX(?) USING utf8mb4)' : '?'
   }
 
   #call (name, values, ok) {
@@ -166,7 +166,7 @@ export class Client {
   }
 
   #query (sql, values, ok, bad) {
-    if (!this.#sqlite) { // query, not execute: Buffers become X'…', which no character set or SQL mode changes
+    if (!this.#sqlite) { // query, not execute: each statement runs once
       const plain = { sql, values, rowsAsArray: false, nestTables: false, namedPlaceholders: false, typeCast: asUTC }
       return this.#db.query(plain).then(([result]) => ok(result), bad)
     }

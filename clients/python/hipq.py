@@ -150,7 +150,7 @@ class Client:
             cursor.close()
 
     def _value(self, value, parameters, missing="NULL"):
-        """Returns the SQL of a value. Text travels as bytes of UTF-8, whatever the connection's character set."""
+        """Returns the SQL of a value. Text travels in hex, which no character set, SQL mode or driver changes."""
         if value is None:
             return missing
         if isinstance(value, datetime.timedelta):  # from now, by the database's clock
@@ -159,8 +159,8 @@ class Client:
             return f"strftime('{form}', 'now', {self.mark})" if self.sqlite else "UTC_TIMESTAMP(6) + INTERVAL %s MICROSECOND"
         value = json.dumps(value) if isinstance(value, dict) else value
         text = isinstance(value, str) and not self.sqlite
-        parameters.append(value.encode() if text else value)
-        return "CONVERT(%s USING utf8mb4)" if text else self.mark
+        parameters.append(value.encode().hex() if text else value)
+        return "CONVERT(UNHEX(%s) USING utf8mb4)" if text else self.mark
 
     def _call(self, name, *arguments):
         parameters = []
