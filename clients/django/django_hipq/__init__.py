@@ -121,7 +121,8 @@ class Task:
             raise exc or Retry(None, None)
         most = self.max_retries if max_retries is None else max_retries
         if most is not None and self.request.retries >= most:
-            raise exc or MaxRetriesExceededError(f"can't retry {self.name} after {most} retries")
+            request = self.request
+            raise exc or MaxRetriesExceededError(f"Can't retry {self.name}[{request.id}] args:{request.args} kwargs:{request.kwargs}")
         if eta:
             countdown = (aware(eta) - dt.datetime.now(dt.timezone.utc)).total_seconds()
         raise Retry(exc, max(0, self.default_retry_delay if countdown is None else countdown)) from exc
