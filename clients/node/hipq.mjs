@@ -162,7 +162,9 @@ export class Client {
 
   #find (queue, id, type, key) {
     const [where, values] = id != null ? ['id = ?', [id]] : ['job_type = ? AND job_key = ?', [type, key]]
-    return this.#db.prepare(`SELECT * FROM ${this.#table(queue, '$jobs')} WHERE ${where} ORDER BY id DESC LIMIT 1`).get(...values) ?? null
+    const row = this.#db.prepare(`SELECT * FROM ${this.#table(queue, '$jobs')} WHERE ${where} ORDER BY id DESC LIMIT 1`).get(...values)
+    const read = ([name, value]) => [name, name.endsWith('_time') && value ? new Date(value.slice(0, 23).replace(' ', 'T') + 'Z') : value]
+    return row ? Object.fromEntries(Object.entries(row).map(read)) : null
   }
 
   #query (sql, values, ok, bad) {

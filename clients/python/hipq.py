@@ -179,7 +179,7 @@ class Client:
         return self._first(sql.format(self.mark), values)
 
     def _first(self, sql, parameters):
-        """Returns the first row as a dict, or None. It reads all result sets."""
+        """Returns the first row as a dict with aware times, or None. It reads all result sets."""
         cursor = self.connection.cursor()
         try:
             if isinstance(cursor, sqlite3.Cursor):
@@ -192,7 +192,14 @@ class Client:
                 pass
         finally:
             cursor.close()
-        return row and {name: v.decode() if isinstance(v, bytes) else v for name, v in row.items()}
+        return row and {name: _read(name, value) for name, value in row.items()}
+
+
+def _read(name, value):
+    value = value.decode() if isinstance(value, bytes) else value
+    if not name.endswith("_time") or value is None:
+        return value
+    return (datetime.datetime.fromisoformat(value[:26]) if isinstance(value, str) else value).replace(tzinfo=datetime.timezone.utc)
 
 
 def _row(type, data=None, *, key=None, at=None, in_=None, priority=None, timeout=None, weight=None, windows=None,

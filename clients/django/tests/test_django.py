@@ -23,7 +23,7 @@ timeout: 20s
 retry: {attempts: 20, delay: 1s, jitter: 0}
 queues:
   - name: default
-    job_types: [{name: "*", handler: &tasks {stream: [%s, %s, hipq_stream], processes: 2, env: [FILE, DATABASE, HIPQ_TEST_MYSQL_DSN]}}]
+    job_types: [{name: "*", handler: &tasks {stream: [%s, %s, hipq_stream], processes: 2, env: [FILE, DATABASE, HIPQ_TEST_MYSQL_DSN, DJANGO_SETTINGS_MODULE, PYTHONPATH]}}]
   - name: emails
     job_types: [{name: "*", handler: *tasks}]
 """
@@ -131,6 +131,24 @@ class Cases:
         """The trace, sorted, because Celery runs a retry inside of its attempt. Lists of arguments are tuples in Celery."""
         lines = (re.sub(r"\[[0-9a-f-]{36}\] args:[\[(][])]", "[ID]", line) for line in self.trace())
         return sorted(line.replace("FAILURE True False True TypeError: ", "FAILURE True False True ") for line in lines)
+
+    def test_howto(self):
+        """Does what docs/howto/django.md says."""
+        with open(os.path.join(HERE, *[".."] * 3, "docs", "howto", "django.md")) as file:
+            blocks = dict(re.findall(r"```python django (\w+)\n(.*?)```", file.read(), re.S))
+        self.assertEqual(sorted(blocks), ["place", "settings", "tasks"])
+        os.mkdir(os.path.join(self.dir, "mine"))
+        for name, text in {"__init__": "", "tasks": blocks["tasks"],
+                           "settings": f"from shop.settings import *\nINSTALLED_APPS = ['mine']\n{blocks['settings']}"}.items():
+            with open(os.path.join(self.dir, "mine", name + ".py"), "w") as file:
+                file.write(text)
+        self.env.update(DJANGO_SETTINGS_MODULE="mine.settings", PYTHONPATH=self.dir)
+        self.manage("shell", "-c", "from mine.tasks import confirm\n" + blocks["place"])
+        jobs = {job["job_data"]["args"][0]: job for job in self.work()}
+        self.assertEqual([(number, job["error"]) for number, job in sorted(jobs.items())], [(4711, None), (4712, None)])
+        shown = json.loads(self.hipq("show", "default", str(jobs[4711]["id"]), "--json"))
+        self.assertEqual(shown["result"], {"confirmed": 4711})
+        self.assertIn("order 4711 thank you attempt 1", json.dumps(shown))
 
     def test_jobs_are_rows(self):
         self.shell("tasks.arguments.apply_async(('one',), {'two': 'ü'}, queue='high.prio-x:y'.replace('high.prio-x:y', 'emails'), priority=7, countdown=900)\n"

@@ -278,18 +278,75 @@ class Cases:
         self.assertEqual(self.when(jobs["at"]), datetime.datetime(2031, 7, 1, 14, 30, tzinfo=datetime.timezone.utc))
         self.assertAlmostEqual((self.when(jobs["in"]) - datetime.datetime.now(datetime.timezone.utc)).total_seconds(), 60, delta=30)
 
+    # Look and act
+
+    def test_acts(self):
+        at = datetime.datetime(2035, 1, 1, 12, tzinfo=datetime.timezone(datetime.timedelta(hours=2)))
+        id = self.jobs.push("emails", "send", {"ü": 1}, key="Schlüssel", in_=3600)
+        self.commit()
+        job = self.jobs.get("emails", id)
+        self.assertEqual([job[name] for name in ("id", "job_type", "job_key", "job_data", "state", "error")],
+                         [id, "send", "Schlüssel", '{"ü": 1}', "initial", None])
+        self.assertAlmostEqual((job["scheduled_run_time"] - datetime.datetime.now(datetime.timezone.utc)).total_seconds(), 3600, delta=30)
+        self.assertEqual(self.jobs.get("emails", type="send", key="Schlüssel")["id"], id)
+        self.assertIsNone(self.jobs.get("emails", 99))
+        self.assertIsNone(self.jobs.get("emails", type="send", key="none"))
+        self.commit()
+        self.assertEqual(self.jobs.reschedule("emails", id, at=at), "initial")
+        self.assertEqual(self.jobs.get("emails", id)["scheduled_run_time"], at)
+        self.jobs.reschedule("emails", type="send", key="Schlüssel", in_=60.25)
+        self.assertAlmostEqual((self.jobs.get("emails", id)["scheduled_run_time"] - datetime.datetime.now(datetime.timezone.utc)).total_seconds(), 60, delta=30)
+        self.commit()
+        self.assertEqual(self.jobs.cancel("emails", id), "final")
+        self.assertEqual(self.jobs.get("emails", id)["error"], "cancelled")
+        with self.assertRaises(hipq.Refused) as caught:
+            self.jobs.cancel("emails", id)
+        self.assertNotIsInstance(caught.exception, hipq.JobNotFound)
+        self.assertGreater(caught.exception.number, 0)
+        with self.assertRaises(hipq.JobNotFound):
+            self.jobs.cancel("emails", 99)
+        failed = self.jobs.push("emails", "give_up", key="two")
+        self.commit()
+        self.hipq("work")
+        self.assertEqual(self.jobs.get("emails", failed)["error"], "no such customer")
+        self.commit()
+        self.jobs.retry("emails", failed)
+        self.commit()
+        again = self.jobs.get("emails", type="give_up", key="two")
+        self.assertEqual((again["state"], again["retry_of"]), ("initial", failed))
+        self.commit()
+        self.hipq("work")
+        self.jobs.dismiss("emails", again["id"])
+        self.commit()
+        self.assertEqual(len(self.query("SELECT 1")), 1)  # all results of the calls were read
+
+    def test_answers(self):
+        for key in "abc":
+            self.jobs.push("requests", "upload", key=key)
+        self.commit()
+        self.hipq("work")
+        self.jobs.answer("requests", "upload", "a", result={"receipt": 17})
+        self.jobs.answer("requests", "upload", "b", "failed", error="no such customer")
+        self.jobs.answer("requests", "upload", "c", "retry", error="busy")
+        with self.assertRaises(hipq.JobNotFound):
+            self.jobs.answer("requests", "upload", "d")
+        self.commit()
+        a, b, c = (self.jobs.get("requests", type="upload", key=key) for key in "abc")
+        self.assertEqual((a["state"], json.loads(a["result"]), b["state"], b["error"], c["error"]),
+                         ("final", {"receipt": 17}, "final", "no such customer", "busy"))
+
     # Run
 
     def test_run(self):
         ids = {name: self.jobs.push("emails", name, {"x": ["ü", 1.5, None]}, key=os.path.join(self.dir.name, name))
-               for name in ("echo", "give_up", "retry", "fail", "leaves", "unsendable", "large", "unknown")}
+               for name in ("echo", "give_up", "retry", "release", "fail", "leaves", "unsendable", "large", "unknown")}
         text, raw = self.jobs.push("emails", "echo", "5"), self.jobs.push("emails", "echo", "<xml/>", raw=True)
         self.commit()
         jobs = self.work()
         got = {name: (jobs[id]["attempt"], jobs[id]["error"]) for name, id in ids.items()}
         self.assertEqual(got.pop("unsendable")[0], 2)
         self.assertEqual(got, {
-            "echo": (1, None), "give_up": (1, "no such customer"), "retry": (2, None), "fail": (2, "KeyError: '\\ud800 ü'"),
+            "echo": (1, None), "give_up": (1, "no such customer"), "retry": (2, None), "release": (2, None), "fail": (2, "KeyError: '\\ud800 ü'"),
             "leaves": (2, "SystemExit: 3"), "large": (2, "the result can't be sent: the result has more than 1 MiB"),
             "unknown": (1, "no function for the type unknown")})
         self.assertIn("set is not JSON serializable", jobs[ids["unsendable"]]["error"])
@@ -298,6 +355,14 @@ class Cases:
         self.assertIn("noise of a child", json.dumps(shown))
         self.assertIn("Traceback", json.dumps(self.shown(ids["fail"])))
         self.assertEqual([self.shown(id)["result"]["data"] for id in (text, raw)], ["5", "<xml/>"])
+
+    def test_star(self):
+        os.environ["STAR"] = "1"
+        self.addCleanup(os.environ.pop, "STAR")
+        id = self.jobs.push("emails", "unknown")
+        self.commit()
+        self.work()
+        self.assertEqual(self.shown(id)["result"], "unknown")
 
     def shown(self, id):
         return json.loads(self.hipq("show", "emails", str(id), "--json"))
@@ -337,6 +402,12 @@ class Cases:
 
 
 class MySQLCases(Cases):
+    def test_replaces(self):
+        self.jobs.push("emails", "send", 1, key="one")
+        id = self.jobs.push("emails", "send", 2, key="one", on_duplicate="replace", in_=60, windows=["mon-sun 00:00-24:00"], weight=2)
+        job = self.jobs.get("emails", type="send", key="one")
+        self.assertEqual((job["id"], job["job_data"], job["throttle_factor"]), (id, "2", 2))
+
     def test_session_in_another_zone(self):
         self.set("SET time_zone = '+05:30'")
         at = datetime.datetime(2031, 7, 1, 12, tzinfo=datetime.timezone.utc)

@@ -3,6 +3,7 @@ import sys
 import traceback
 from types import SimpleNamespace
 
+import django
 import hipq
 from django import db
 from django.conf import settings
@@ -62,17 +63,18 @@ def tidy():
 
 def perform(job):
     task = registry.get(job.type)
-    if task is None:
-        from .. import tasks_of_django
-        return tasks_of_django.perform(job)
+    if task is None and django.VERSION < (6,):
+        raise hipq.GiveUp(f"no task {job.type}")
     data = job.data
-    if data.get("expires") and dt.datetime.fromisoformat(data["expires"].replace("Z", "+00:00")) < dt.datetime.now(dt.timezone.utc):
+    if task is not None and data.get("expires") and dt.datetime.fromisoformat(data["expires"].replace("Z", "+00:00")) < dt.datetime.now(dt.timezone.utc):
         print(f"task {job.type}, {job.key}: expired at {data['expires']}", file=sys.stderr)
         return None
-    request = SimpleNamespace(id=job.key, args=data["args"], kwargs=data["kwargs"], retries=job.attempt - 1 - job.interrupts,
-                              called_directly=False, is_eager=False, job=job)
     try:
-        result = task.trace(request)
+        if task is None:
+            from django_hipq import backend
+            return backend.perform(job)
+        result = task.trace(SimpleNamespace(id=job.key, args=data["args"], kwargs=data["kwargs"], job=job, called_directly=False, is_eager=False,
+                                            retries=job.attempt - 1 - job.interrupts))
     except (hipq.Retry, hipq.GiveUp, Release) as error:
         if error.__cause__:
             traceback.print_exc()
@@ -81,5 +83,6 @@ def perform(job):
         raise  # the database's fault, not the task's: hipq's retry policy decides
     except Exception as error:
         traceback.print_exc()
-        raise hipq.GiveUp(f"{type(error).__name__}: {error}")
+        name = type(error).__name__ if task else f"{type(error).__module__}.{type(error).__qualname__}"
+        raise hipq.GiveUp(f"{name}: {error}")
     return None if task.ignore_result else plain(result)
