@@ -181,10 +181,11 @@ queues:
     await query('BEGIN')
     assert.equal(await jobs.pushMany('emails', many.values()), 1100)
     assert.equal(await jobs.pushMany('emails', Array(4).fill({ type: 'send', data: '"'.repeat(700000), raw: true })), 4)
+    assert.equal(await jobs.pushMany('emails', [{ type: 'send' }, { type: 'echo', key: 'mixed', in: 60 }]), 2)
     assert.equal(await jobs.pushMany('emails', []), 0)
     await query('COMMIT')
     const found = byKey()
-    assert.equal(Object.keys(found).length, 1104)
+    assert.equal(Object.keys(found).length, 1106)
     for (const n of [0, 1, 2, 1099]) {
       assert.deepEqual(found[`k${n}`].job_data, { n, ü: "'" })
       assert.equal(found[`k${n}`].priority, n % 2 ? null : n)

@@ -249,10 +249,11 @@ class Cases:
         self.begin()
         self.assertEqual(self.jobs.push_many("emails", iter(jobs)), 1100)
         self.assertEqual(self.jobs.push_many("emails", [{"type": "send", "data": '"' * 700000, "raw": True} for _ in range(4)]), 4)
+        self.assertEqual(self.jobs.push_many("emails", [{"type": "send"}, {"type": "echo", "key": "mixed", "in_": 60}]), 2)
         self.assertEqual(self.jobs.push_many("emails", []), 0)
         self.db.commit()
         found = {job["job_key"]: job for job in self.all().values()}
-        self.assertEqual(len(found), 1104)
+        self.assertEqual(len(found), 1106)
         for n in (0, 1, 2, 1099):
             job = found[f"k{n}"]
             self.assertEqual(job["job_data"], {"n": n, "ü": "'"})
