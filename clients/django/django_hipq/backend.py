@@ -5,6 +5,7 @@
 enqueue() is an INSERT in Django's transaction, so it needs no on_commit.
 """
 import json
+import traceback
 
 import hipq
 from django.tasks.backends.base import BaseTaskBackend
@@ -12,9 +13,10 @@ from django.tasks.base import Task, TaskContext, TaskError, TaskResult, TaskResu
 from django.tasks.exceptions import TaskResultDoesNotExist
 from django.tasks.signals import task_enqueued, task_finished, task_started
 from django.utils import timezone
+from django.utils.json import normalize_json
 from django.utils.module_loading import import_string
 
-from . import client, plain, queue_name
+from . import client, queue_name
 
 
 class HipqBackend(BaseTaskBackend):
@@ -24,12 +26,12 @@ class HipqBackend(BaseTaskBackend):
     supports_priority = True
 
     def _client(self):
-        return client(getattr(self, "options", {}).get("database"))
+        return client(self.options.get("database"))
 
     def enqueue(self, task, args, kwargs):
         self.validate_task(task)
         queue = queue_name(task.queue_name)
-        data = plain({"args": list(args), "kwargs": kwargs, "backend": self.alias})
+        data = {"args": normalize_json(args), "kwargs": normalize_json(kwargs), "backend": self.alias}
         at = task.run_after
         if at is not None and timezone.is_naive(at):
             at = timezone.make_aware(at)
@@ -69,6 +71,10 @@ def result_of_job(task, alias, id, job):
     return result
 
 
+def path_of(error):
+    return f"{type(error).__module__}.{type(error).__qualname__}"
+
+
 def perform(job):
     """Runs a task of Django. Any exception of it is final, as in the framework's own backends."""
     try:
@@ -83,14 +89,16 @@ def perform(job):
     sender, status = type(task.get_backend()), TaskResultStatus.READY
     task_started.send(sender, task_result=result)
     try:
-        returned = plain(task.call(*([TaskContext(task_result=result)] if task.takes_context else []), *data["args"], **data["kwargs"]))
+        context = [TaskContext(task_result=result)] if task.takes_context else []
+        returned = normalize_json(task.call(*context, *data["args"], **data["kwargs"]))
         object.__setattr__(result, "_return_value", returned)
         status = TaskResultStatus.SUCCESSFUL
         return returned
     except (hipq.Retry, hipq.Release):
         raise
-    except Exception:
+    except Exception as error:
         status = TaskResultStatus.FAILED
+        result.errors.append(TaskError(exception_class_path=path_of(error), traceback=traceback.format_exc()))
         raise
     finally:
         object.__setattr__(result, "status", status)

@@ -150,6 +150,31 @@ class Cases:
         self.assertEqual(shown["result"], {"confirmed": 4711})
         self.assertIn("order 4711 thank you attempt 1", json.dumps(shown))
 
+    def test_tasks_of_django(self):
+        import django
+        if django.VERSION < (6,):
+            self.skipTest("Django 6 has tasks of its own")
+        ids = json.loads(self.shell(
+            "import json\nfrom datetime import timedelta\nfrom django.db import transaction\nfrom django.utils import timezone\n"
+            "from shop import django_tasks as t\n"
+            "with transaction.atomic(): results = [t.total.enqueue(2, b=3), t.attempts.enqueue(7), t.asynchronous.enqueue(), t.fails.enqueue()]\n"
+            "results.append(t.total.using(run_after=timezone.now() + timedelta(hours=1)).enqueue(1))\n"
+            "try:\n  with transaction.atomic(): t.total.enqueue(0); raise RuntimeError\nexcept RuntimeError: pass\n"
+            "assert all(r.status == 'READY' for r in results)\nprint(json.dumps([r.id for r in results]))"))
+        for _ in range(3):
+            self.hipq("work")
+        priorities = [job["priority"] for job in self.jobs("emails").values()]
+        self.assertEqual(priorities, [95, 95])
+        got = json.loads(self.shell(
+            "import json\nfrom django.tasks import default_task_backend as backend\n"
+            f"results = [backend.get_result(id) for id in {ids}]\nresults[3].refresh()\n"
+            "assert results[3].errors[0].exception_class is ValueError\n"
+            "assert results[0].enqueued_at <= results[0].started_at <= results[0].finished_at\n"
+            "print(json.dumps([[r.task.name, r.status, r.attempts, r._return_value] for r in results]))"))
+        self.assertEqual(got, [["total", "SUCCESSFUL", 1, {"total": 5}], ["attempts", "SUCCESSFUL", 1, [1, 7]],
+                               ["asynchronous", "SUCCESSFUL", 1, "async"], ["fails", "FAILED", 1, None], ["total", "READY", 0, None]])
+        self.assertEqual(self.trace(), ["total 2 3"])
+
     def test_jobs_are_rows(self):
         self.shell("tasks.arguments.apply_async(('one',), {'two': 'ü'}, queue='high.prio-x:y'.replace('high.prio-x:y', 'emails'), priority=7, countdown=900)\n"
                    "tasks.slow.apply_async(task_id='mine')")

@@ -83,6 +83,6 @@ def perform(job):
         raise  # the database's fault, not the task's: hipq's retry policy decides
     except Exception as error:
         traceback.print_exc()
-        name = type(error).__name__ if task else f"{type(error).__module__}.{type(error).__qualname__}"
+        name = type(error).__name__ if task else backend.path_of(error)
         raise hipq.GiveUp(f"{name}: {error}")
     return None if task.ignore_result else plain(result)
