@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,7 +28,8 @@ import (
 
 const initLong = `Creates the tables, or migrates them. With SQLite it creates the file. In MySQL and MariaDB it also
 creates the stored procedures, if the user has that privilege. Schedules of the config begin now. Without a config it
-writes a first hipq.yaml.
+writes a first hipq.yaml; with --for, one for the application whose root this folder is, with the application's own
+database and queues, and it prints what is left to do. It replaces no file.
 
 The shards, throttle limit, throttle groups and rate of a queue hold for all workers, and only init changes them. It
 moves waiting jobs if needed. Workers with other values then leave the queue out.
@@ -41,12 +43,13 @@ Exit codes: 0 done · 64 usage · 75 the database is unreachable or busy · 78 c
 
 func (a *app) initCommand() *cobra.Command {
 	var ddl, yes bool
-	var grants string
+	var grants, framework string
 	c := &cobra.Command{
-		Use:        "init",
-		Short:      "Create or migrate the tables",
-		Long:       initLong,
-		Example:    "  hipq init\n  hipq init --print | less   # the DDL, and nothing is changed",
+		Use:   "init",
+		Short: "Create or migrate the tables",
+		Long:  initLong,
+		Example: "  hipq init\n  hipq init --for laravel    # first a hipq.yaml for the Laravel application in this folder\n" +
+			"  hipq init --print | less   # the DDL, and nothing is changed",
 		SuggestFor: []string{"migrate", "setup", "create", "install"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
@@ -55,14 +58,16 @@ func (a *app) initCommand() *cobra.Command {
 			case grants != "":
 				return a.printGrants(cmd, grants)
 			}
-			return a.runInit(cmd, yes)
+			return a.runInit(cmd, framework, yes)
 		},
 	}
 	c.Flags().BoolVar(&ddl, "print", false, "print the DDL instead of running it")
 	c.Flags().StringVar(&grants, "print-grants", "", "print the MySQL privileges that init, hipq and an application need, or `PART` 1 to 6 of them, and change nothing")
 	c.Flags().Lookup("print-grants").NoOptDefVal = allGrants
 	c.Flags().BoolVar(&yes, "yes", false, "create an empty database in place of one that is gone, without asking")
-	c.MarkFlagsMutuallyExclusive("print", "print-grants")
+	c.Flags().StringVar(&framework, "for", "", "write a hipq.yaml for the application in this folder: `FRAMEWORK` is "+strings.Join(config.Frameworks(), ", "))
+	c.MarkFlagsMutuallyExclusive("print", "print-grants", "for")
+	_ = c.Flags().SetAnnotation("for", wordsOfFlag, config.Frameworks())
 	return c
 }
 
@@ -124,6 +129,8 @@ type initialised struct {
 	Config string `json:"config"`
 	// Written is true if hipq init wrote the config file.
 	Written bool `json:"config_written"`
+	// Steps are what is left to do in the application for whose framework the config is, and the lines for its crontab.
+	Steps []string `json:"steps,omitempty"`
 	// Tables are the tables that were created or migrated.
 	Tables []string `json:"tables"`
 	// Grants are the rights to the tables of new queues that users with rights to single tables need.
@@ -162,17 +169,22 @@ func (done *initialised) countProcedures() string {
 	return fmt.Sprintf("created %d stored procedures (%d with their parts, and those of each queue)", n-helpers, n)
 }
 
-func (a *app) runInit(cmd *cobra.Command, yes bool) error {
+func (a *app) runInit(cmd *cobra.Command, framework string, yes bool) error {
 	var done initialised
 	c, err := a.load(cmd)
-	if errors.Is(err, config.ErrNotFound) && !errors.Is(err, config.ErrInvalid) {
-		if done.Written, err = a.writeStarter(); err != nil {
+	if framework != "" || errors.Is(err, config.ErrNotFound) && !errors.Is(err, config.ErrInvalid) {
+		if err := done.writeStarter(a.starterFile(), framework); err != nil {
 			return err
 		}
 		c, err = a.load(cmd)
 	}
 	if err != nil {
 		return err
+	}
+	if framework != "" {
+		for _, command := range []string{"work", "monitor", "purge"} {
+			done.Steps = append(done.Steps, "crontab -e: "+doctor.CrontabLine(command, c.File))
+		}
 	}
 	done.Config, done.Tables, done.Divided, done.Procedures = c.File, []string{}, []divided{}, []string{}
 	if !yes {
@@ -222,6 +234,12 @@ func (a *app) runInit(cmd *cobra.Command, yes bool) error {
 		if said != "" {
 			a.out.line("%s", said)
 		}
+	}
+	if len(done.Steps) > 0 {
+		a.out.line("next:")
+	}
+	for _, step := range done.Steps {
+		a.out.line("  %s", step)
 	}
 	return nil
 }
@@ -319,13 +337,42 @@ func saveSchedules(ctx context.Context, db *schema.DB, all []schedule.Schedule) 
 	return rows, errors.Join(append(slices.Collect(maps.Values(failed)), err)...)
 }
 
-// writeStarter writes a first config where the next command finds it. It never replaces a file. wrote is false if
-// another init was faster.
-func (a *app) writeStarter() (wrote bool, err error) {
-	file := cmp.Or(a.configFile, os.Getenv("HIPQ_CONFIG"), "hipq.yaml")
-	err = files.Write(file, config.Starter(), 0o600, os.Link) // the user may add a password
-	if err != nil && !errors.Is(err, fs.ErrExist) {
-		return false, fmt.Errorf("%w: write the first config: %w", config.ErrInvalid, err)
+// starterFile is where the next command finds a first config.
+func (a *app) starterFile() string {
+	return cmp.Or(a.configFile, os.Getenv("HIPQ_CONFIG"), "hipq.yaml")
+}
+
+// writeStarter writes a first config, for the application of a framework that may be there. It never replaces a file: without
+// a framework, another init may have been faster.
+func (done *initialised) writeStarter(file, framework string) (err error) {
+	s := config.NewStarter()
+	if framework != "" {
+		if !slices.Contains(config.Frameworks(), framework) {
+			return noneOf("--for", framework, config.Frameworks())
+		}
+		if _, err := os.Lstat(file); err == nil {
+			return usagef("%s is there, and --for replaces no file; move it away first", file)
+		}
+		if s, err = config.StarterFor(framework, filepath.Dir(file)); err != nil {
+			return err
+		}
 	}
-	return err == nil, nil
+	write := func(file, text string) error {
+		err := files.Write(file, []byte(text), 0o600, os.Link) // it may get a password
+		if errors.Is(err, fs.ErrExist) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("%w: write the first config: %w", config.ErrInvalid, err)
+		}
+		done.Written = true
+		return nil
+	}
+	if s.DSN != "" {
+		if err := write(filepath.Join(filepath.Dir(file), config.DSNFile), s.DSN+"\n"); err != nil {
+			return err
+		}
+	}
+	done.Steps = s.Steps
+	return write(file, string(s.Config))
 }

@@ -2,7 +2,6 @@
 package config
 
 import (
-	_ "embed" // starter.yaml
 	"errors"
 	"fmt"
 	"io/fs"
@@ -168,9 +167,3 @@ func (c *Config) Schedule(name string) *schedule.Schedule {
 	}
 	return nil
 }
-
-//go:embed starter.yaml
-var starter []byte
-
-// Starter returns a minimal config with comments, for beginners.
-func Starter() []byte { return slices.Clone(starter) }

@@ -89,11 +89,3 @@ func allKeys(t reflect.Type) []string {
 	}
 	return keys
 }
-
-func TestStarterLoads(t *testing.T) {
-	c := mustLoad(t, string(Starter()))
-	dbtest.Ensure(t, len(c.Queues) == 1 && len(c.Queues[0].Types) == 1 && len(c.Queues[0].Handlers) == 1 && c.Database.Driver == "sqlite",
-		"got %+v", c)
-	Starter()[0] = 'x'
-	dbtest.Ensure(t, Starter()[0] == '#', "a caller can change the starter config")
-}

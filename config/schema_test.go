@@ -162,7 +162,7 @@ var beyondSchema = []string{
 func TestSchemaOfConfigs(t *testing.T) {
 	schema := dbtest.Must(jsonschema.NewCompiler().Compile(schemaPath))(t)
 	do(t, validate(t, schema, dbtest.Must(os.ReadFile(examplePath))(t)))
-	do(t, validate(t, schema, Starter()))
+	do(t, validate(t, schema, NewStarter().Config))
 	good := 0
 	for _, script := range dbtest.Must(filepath.Glob("../cmd/testdata/script/*.txtar"))(t) {
 		for _, f := range dbtest.Must(txtar.ParseFile(script))(t).Files {

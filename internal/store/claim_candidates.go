@@ -49,11 +49,13 @@ type indexRange struct {
 	moreBehind bool
 	// read are the entries that were read and not handed out yet.
 	read []candidate
-	// last is the last entry that was read, and reached that of the time before the ranges were last forgotten.
-	last, reached *schema.Position
+	// last is the last entry that was read. reached is that of the time before the ranges were last forgotten, and passed that of
+	// the time before reached.
+	last, reached, passed *schema.Position
 	// ended says that no entry follows last.
 	ended bool
-	// stripe is this worker's in the next read, and left says that only others' were left of the range.
+	// stripe is this worker's in the next read. left says that only others' were left of the range, until its end: to look for
+	// more of its own would walk over all of theirs.
 	stripe stripe
 	left   bool
 }
@@ -90,7 +92,8 @@ func (q *Queue) Candidates(shard int, types []string) *Candidates {
 func (c *Candidates) Stripe(of, nth int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.stripe = stripe{of, nth}
+	of = min(of, stripesMax)
+	c.stripe = stripe{of, nth % of}
 }
 
 // Forget makes the next round read from the head again.
@@ -103,9 +106,9 @@ func (c *Candidates) Forget() {
 func (c *Candidates) forget() {
 	for _, r := range c.ranges {
 		if r.last != nil {
-			r.reached = r.last
+			r.passed, r.reached = r.reached, r.last
 		}
-		r.read, r.last, r.ended, r.left = nil, nil, false, false
+		r.read, r.last, r.ended, r.left = nil, nil, false, r.left && !r.ended
 	}
 	c.readAt = time.Time{}
 }
@@ -214,7 +217,7 @@ func (c *Candidates) unread(list []candidate) {
 }
 
 // read continues each empty range, all in one query. If workers read in stripes, any of them may take the first of all, what
-// its owner has left behind, and the rest once there is none of its own.
+// its owner has left behind for two reads from the head, and the rest once there is none of its own.
 func (c *Candidates) read(ctx context.Context, tx *engine.Tx, n int, ranges []*indexRange) error {
 	fromHead, began := c.readAt.IsZero(), time.Now()
 	var empty []*indexRange
@@ -226,10 +229,10 @@ func (c *Candidates) read(ctx context.Context, tx *engine.Tx, n int, ranges []*i
 		r.stripe = stripe{}
 		switch {
 		case c.stripe.of < 2 || r.left:
-		case fromHead, r.reached != nil && (r.last == nil || r.last.Compare(*r.reached) < 0):
+		case fromHead, r.passed != nil && (r.last == nil || r.last.Compare(*r.passed) < 0):
 			r.size = n
 		default:
-			r.stripe = c.stripe
+			r.size, r.stripe = min(r.size, max(4*n, 100)), c.stripe
 		}
 	}
 	if err := c.readOn(ctx, tx, empty); err != nil {
@@ -266,8 +269,9 @@ func (c *Candidates) readOn(ctx context.Context, tx *engine.Tx, ranges []*indexR
 // rangesMax bounds the ranges of one query: SQLite allows 500 terms in a compound SELECT.
 const rangesMax = 250
 
-// stripeBits says how many jobs in a row are one worker's: 64, whose rows are probably on the same pages.
-const stripeBits = 6
+// stripeBits says how many jobs in a row are one worker's: 64, whose rows are probably on the same pages. stripesMax bounds the
+// stripes, because a read walks over those of others; more workers share them.
+const stripeBits, stripesMax = 6, 16
 
 // rangesOf is the query that continues ranges of a shard.
 func (q *Queue) rangesOf(shard int, ranges []*indexRange) engine.Query {
@@ -285,10 +289,10 @@ func (q *Queue) rangesOf(shard int, ranges []*indexRange) engine.Query {
 			query.WriteString(" AND " + schema.Behind)
 			args = append(args, r.last.Args()...)
 		}
-		fmt.Fprintf(&query, " ORDER BY %s LIMIT %d) AS r", schema.ClaimOrder, r.size)
 		if r.stripe.of > 1 {
-			fmt.Fprintf(&query, " WHERE (id >> %d) %% %d = %d", stripeBits, r.stripe.of, r.stripe.nth)
+			fmt.Fprintf(&query, " AND (id >> %d) %% %d = %d", stripeBits, r.stripe.of, r.stripe.nth)
 		}
+		fmt.Fprintf(&query, " ORDER BY %s LIMIT %d) AS r", schema.ClaimOrder, r.size)
 	}
 	var i int
 	var at schema.Position

@@ -169,9 +169,12 @@ func TestWorkersShareWhatTheyReadAhead(t *testing.T) {
 		want(a, "a", 51, 60)
 		want(a, "a", 61, 134)
 		a.Forget()
-		want(a, "a", 74, 83) // b has left them behind
+		want(a, "a", 74, 83) // the first of all are for anyone
+		want(a, "a", 135, 144)
+		a.Forget()
 		want(a, "a", 84, 93)
-		want(b, "b", 94, 103) // it is behind as well: its read found them before
+		want(a, "a", 94, 103)  // b has left them behind
+		want(b, "b", 104, 113) // it is behind as well: its read found them before
 		for {
 			done := s.doWith(a, "a", 10)
 			if len(done.Started) == 0 && !done.More {
