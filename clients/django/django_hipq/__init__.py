@@ -40,13 +40,13 @@ class MaxRetriesExceededError(Exception):
 
 
 def option(name, default=None):
-    """Reads HIPQ = {"INSTANCE": "shop", "DATABASE": "default", "QUEUE": "default", "TABLES": {}, "ALWAYS_EAGER": False}."""
+    """Reads HIPQ = {"INSTANCE": "app", "DATABASE": "default", "QUEUE": "default", "TABLES": {}, "ALWAYS_EAGER": False}."""
     return getattr(settings, "HIPQ", {}).get(name, default)
 
 
 def client(using=None):
     """hipq.Client on Django's connection."""
-    return hipq.Client(connections[using or option("DATABASE", "default")], option("INSTANCE", "shop"), option("TABLES"),
+    return hipq.Client(connections[using or option("DATABASE", "default")], option("INSTANCE", "app"), option("TABLES"),
                        command=option("COMMAND", "hipq"), config=option("CONFIG"))
 
 

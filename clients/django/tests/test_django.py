@@ -139,10 +139,11 @@ class Cases:
         self.assertEqual(sorted(blocks), ["place", "settings", "tasks"])
         os.mkdir(os.path.join(self.dir, "mine"))
         for name, text in {"__init__": "", "tasks": blocks["tasks"],
-                           "settings": f"from shop.settings import *\nINSTALLED_APPS = ['mine']\n{blocks['settings']}"}.items():
+                           "settings": f"from shop.settings import *\nINSTALLED_APPS = ['mine']\n{blocks['settings']}".replace('"app"', '"shop"')}.items():
             with open(os.path.join(self.dir, "mine", name + ".py"), "w") as file:
                 file.write(text)
-        self.env.update(DJANGO_SETTINGS_MODULE="mine.settings", PYTHONPATH=self.dir)
+        path = os.pathsep.join(filter(None, [self.dir, self.env.get("PYTHONPATH")]))
+        self.env.update(DJANGO_SETTINGS_MODULE="mine.settings", PYTHONPATH=path)
         self.manage("shell", "-c", "from mine.tasks import confirm\n" + blocks["place"])
         jobs = {job["job_data"]["args"][0]: job for job in self.work()}
         self.assertEqual([(number, job["error"]) for number, job in sorted(jobs.items())], [(4711, None), (4712, None)])
