@@ -250,6 +250,9 @@ def _number(error):
 class GiveUp(Exception):
     """The job fails for good."""
 
+    def reply(self):
+        return {"outcome": "failed", "error": _short(self)}
+
 
 class Retry(Exception):
     """An error of the job. It runs again after so many seconds, or as its retry policy says."""
@@ -257,6 +260,9 @@ class Retry(Exception):
     def __init__(self, message="retry", after=None):
         super().__init__(message)
         self.after = after
+
+    def reply(self):
+        return {"outcome": "retry", "error": _short(self), **({} if self.after is None else {"retry_after": _duration(self.after)})}
 
 
 class Release(Exception):
@@ -266,6 +272,9 @@ class Release(Exception):
         super().__init__("released")
         self.after, self.count = after, count
 
+    def reply(self):
+        return {"outcome": "release", "retry_after": _duration(self.after), "count": self.count}
+
 
 class Job:
     """What a function of run gets. data is decoded JSON, or a text that is none. timeout is in seconds."""
@@ -274,11 +283,10 @@ class Job:
         self.id, self.queue, self.type, self.key = line["id"], line["queue"], line["job_type"], line["job_key"]
         self.attempt, self.interrupts, self.token = line["attempt"], line.get("interrupts", 0), line["token"]
         self.data, self.timeout, self._say = line["job_data"], line["timeout_ms"] / 1000, say
-        if isinstance(self.data, str):
-            try:
-                self.data = json.loads(self.data)
-            except ValueError:
-                pass
+        try:
+            self.data = json.loads(self.data) if isinstance(self.data, str) else self.data
+        except ValueError:
+            pass
 
     def progress(self, percent, note=None):
         self._say({"id": self.id, "token": self.token, "progress": percent, **({"note": note} if note else {})})
@@ -291,7 +299,7 @@ def run(functions, connection=None):
     with open(os.devnull) as nothing:
         os.dup2(nothing.fileno(), 0)
     os.dup2(2, 1)  # what jobs print is log, never a reply
-    state = {"until": None, "end": False}  # until: when the running job's timeout is over
+    over, end = None, False  # when the running job's timeout is over; after a TERM
 
     def say(reply):
         line = _json(reply).encode()
@@ -302,51 +310,45 @@ def run(functions, connection=None):
             replies.flush()
 
     def on_term(signum, frame):
-        state["end"] = True
-        if state["until"] is None:
+        nonlocal end
+        end = True
+        if over is None:
             raise SystemExit
-        if time.monotonic() >= state["until"]:
+        if time.monotonic() >= over:
             raise TimeoutError("stopped at its timeout")
 
     signal.signal(signal.SIGTERM, on_term)
     say({"ready": True})
     for line in source:
         job = Job(json.loads(line), say)
-        state["until"] = time.monotonic() + job.timeout
-        reply = _perform(functions, job, connection)
+        over = time.monotonic() + job.timeout
+        reply = _perform(functions.get(job.type) or functions.get("*"), job, connection)
         try:
             say({"id": job.id, **reply})
         except (TypeError, ValueError) as error:
             say({"id": job.id, "outcome": "retry", "error": f"the result can't be sent: {error}"})
         sys.stdout.flush()
-        state["until"] = None
-        if state["end"]:
+        over = None
+        if end:
             return
 
 
-def _perform(functions, job, connection):
-    function = functions.get(job.type) or functions.get("*")
-    if function is None:
-        return {"outcome": "failed", "error": f"no function for the type {job.type}"}
+def _perform(function, job, connection):
     try:
+        if function is None:
+            raise GiveUp(f"no function for the type {job.type}")
         result = function(job)
         reply = {"outcome": "finished", **({} if result is None else {"result": result})}
-    except GiveUp as error:
-        reply = {"outcome": "failed", "error": _short(error)}
-    except Retry as error:
-        reply = {"outcome": "retry", "error": _short(error), **({} if error.after is None else {"retry_after": _duration(error.after)})}
-    except Release as error:
-        reply = {"outcome": "release", "retry_after": _duration(error.after), "count": error.count}
+    except (GiveUp, Retry, Release) as error:
+        reply = error.reply()
     except (Exception, SystemExit) as error:
         traceback.print_exc()
         reply = {"outcome": "retry", "error": f"{type(error).__name__}: {_short(error)}"}
     try:
-        if connection is not None and left_open(connection) and reply["outcome"] == "finished":
-            reply = {"outcome": "retry", "error": "the job left a transaction open, which was rolled back"}
+        wrong = left_open(connection) and "the job left a transaction open, which was rolled back"
     except Exception as error:
-        if reply["outcome"] == "finished":
-            reply = {"outcome": "retry", "error": f"the connection is lost: {_short(error)}"}
-    return reply
+        wrong = f"the connection is lost: {_short(error)}"
+    return {"outcome": "retry", "error": wrong} if wrong and reply["outcome"] == "finished" else reply
 
 
 def _short(error):
@@ -354,12 +356,11 @@ def _short(error):
 
 
 def left_open(connection):
-    """Says whether the connection has an open transaction, and rolls it back."""
-    if hasattr(connection, "vendor"):  # Django's
-        connection = connection.connection
-    if isinstance(connection, sqlite3.Connection):
-        found = connection.in_transaction
-    elif connection is not None:
+    """Says whether the connection, if any, has an open transaction, and rolls it back."""
+    connection = connection.connection if hasattr(connection, "vendor") else connection  # of Django's
+    if connection is None or isinstance(connection, sqlite3.Connection) and not connection.in_transaction:
+        return False
+    if not isinstance(connection, sqlite3.Connection):
         cursor = connection.cursor()
         try:
             cursor.execute("SET TRANSACTION READ WRITE")  # an error within a transaction
@@ -367,10 +368,7 @@ def left_open(connection):
         except Exception as error:
             if _number(error) != 1568:
                 raise
-            found = True
         finally:
             cursor.close()
-    if connection is None or not found:
-        return False
     connection.rollback()
     return True
