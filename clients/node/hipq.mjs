@@ -51,7 +51,7 @@ export class Client {
     }
     if (onDuplicate !== 'error' && !this.#sqlite) {
       const { job_type: t, job_key: k, job_data: d, scheduled_run_time: when, time_windows: w, ...more } = row
-      const at = when?.in !== undefined ? { in: duration(when.in) } : when ? { at: when + 'Z' } : {}
+      const at = when instanceof FromNow ? { in: duration(when.seconds) } : when ? { at: when + 'Z' } : {}
       const windows = w ? { time_windows: JSON.parse(w) } : {}
       return this.#call('job_submit', [queue, t, k, d, { ...more, ...at, ...windows, on_duplicate: onDuplicate }], row => row.id)
     }
@@ -141,8 +141,8 @@ export class Client {
   /** Returns the SQL of a value. Text travels in hex, which no character set, SQL mode or driver changes. */
   #value (value, parameters, missing = 'NULL') {
     if (value === undefined || value === null) return missing
-    if (value.in !== undefined) { // from now, by the database's clock
-      parameters.push(this.#sqlite ? `+${value.in.toFixed(6)} seconds` : Math.floor(value.in * 1e6))
+    if (value instanceof FromNow) {
+      parameters.push(this.#sqlite ? `+${value.seconds.toFixed(6)} seconds` : Math.floor(value.seconds * 1e6))
       return this.#sqlite ? "strftime('%Y-%m-%d %H:%M:%f', 'now', ?)" : 'UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND'
     }
     const text = typeof value === 'object' ? JSON.stringify(value) : value
@@ -188,6 +188,11 @@ function asUTC (field, next) {
   return text && new Date(text.replace(' ', 'T') + 'Z')
 }
 
+/** A time that the database's clock gives. */
+class FromNow {
+  constructor (seconds) { this.seconds = seconds }
+}
+
 const limits = { priority: [-2147483647, 2147483647], timeout: [1, 316224000], throttle_factor: [0, 2147483647] }
 
 /** Checks a job as the table would in strict mode, and as the next tick would. */
@@ -206,7 +211,7 @@ function toRow ({ type, data, key, at, in: span, priority, timeout, weight, wind
   }
   if (Object.keys(unknown).length) throw new TypeError(`unknown options: ${Object.keys(unknown)}`)
   if (at != null) row.scheduled_run_time = utc(at)
-  if (span != null) row.scheduled_run_time = { in: seconds(span) }
+  if (span != null) row.scheduled_run_time = new FromNow(seconds(span))
   if (windows != null) row.time_windows = json(windows)
   return row
 }
