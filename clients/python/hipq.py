@@ -323,11 +323,11 @@ def run(functions, connection=None):
         job = Job(json.loads(line), say)
         over = time.monotonic() + job.timeout
         reply = _perform(functions.get(job.type) or functions.get("*"), job, connection)
+        sys.stdout.flush()  # before the answer, so that it is in this attempt's log
         try:
             say({"id": job.id, **reply})
         except (TypeError, ValueError) as error:
             say({"id": job.id, "outcome": "retry", "error": f"the result can't be sent: {error}"})
-        sys.stdout.flush()
         over = None
         if end:
             return
