@@ -1,4 +1,5 @@
 import datetime as dt
+import json
 import sys
 import traceback
 from types import SimpleNamespace
@@ -36,7 +37,7 @@ def in_order(job):
     error = tidy()
     if error:
         raise hipq.Retry(error)
-    return result
+    return json.dumps(result, ensure_ascii=False) if isinstance(result, str) else result  # hipq keeps a text without quotes
 
 
 def tidy():
