@@ -59,13 +59,13 @@ foreach ([4711, 4711] as $order_id) {
 		nil, nil,
 	},
 	"python": {
-		"job.py", "import json, pymysql\ndb = pymysql.connect(host='{host}', port={port}, user='{user}', password='{password}', " +
+		"job.py", "import json, sys, pymysql\nsys.path.insert(0, '{root}/clients/python')\nimport hipq\ndb = pymysql.connect(host='{host}', port={port}, user='{user}', password='{password}', " +
 			"database='{name}', charset='utf8mb4')\n{lines}",
 		[]string{"{client}", "job.py"},
 		nil, nil,
 	},
 	"js": {
-		"job.cjs", "(async () => {\nconst db = await require('mysql2/promise').createConnection({host: '{host}', port: {port}, user: '{user}', " +
+		"job.cjs", "(async () => {\nconst { Client } = await import('{root}/clients/node/hipq.mjs')\nconst db = await require('mysql2/promise').createConnection({host: '{host}', port: {port}, user: '{user}', " +
 			"password: '{password}', database: '{name}'})\n{lines}\nawait db.end()\n})()",
 		[]string{"node", "job.cjs"},
 		[]string{"node", "--check", "job.cjs"},
@@ -143,7 +143,7 @@ type shop struct {
 func (d docs) shop(t *testing.T, driver, source string) *shop {
 	t.Helper()
 	s := &shop{T: t, docs: d, dir: t.TempDir()}
-	where, values := "", []string(nil)
+	where, values := "", []string{"{root}", d.root}
 	if driver == "sqlite" {
 		source = filepath.Join(s.dir, "hipq.db")
 	} else {
@@ -152,7 +152,7 @@ func (d docs) shop(t *testing.T, driver, source string) *shop {
 		must(t, err)
 		host, port, err := net.SplitHostPort(c.Addr)
 		must(t, err)
-		values = []string{"{host}", host, "{port}", port, "{user}", c.User, "{password}", c.Passwd, "{name}", c.DBName}
+		values = append(values, "{host}", host, "{port}", port, "{user}", c.User, "{password}", c.Passwd, "{name}", c.DBName)
 	}
 	s.fill = strings.NewReplacer(values...)
 	text := "name: shop\n" + where + "queues: [{name: emails, job_types: [{name: send, handler: {exec: [cat]}}]}]\n"
@@ -230,7 +230,7 @@ func (s *shop) client(p page, b codeBlock, client string) {
 		s.write(".my.cnf", s.fill.Replace("[client]\nhost={host}\nport={port}\nuser={user}\npassword={password}\n"))
 		argv[2] = strings.Replace(b.text, "mariadb shop ", program+s.fill.Replace(" {name} "), 1)
 	case "sqlite":
-		argv = []string{program, "-c", b.text}
+		argv = []string{program, "-c", s.fill.Replace("import sys; sys.path.insert(0, '{root}/clients/python')\n") + b.text}
 	}
 	for _, argv := range [][]string{argv, {"hipq", "work"}} {
 		if out, err := s.command(s.dir, argv[0], argv[1:]...).CombinedOutput(); err != nil {

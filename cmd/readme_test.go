@@ -45,6 +45,7 @@ import (
 //	sh test, python test   run in order in one folder if the interpreter is installed
 //	… handler       fails for good, with 65, for a job without data and key
 //	… stream        answers two such jobs with failed
+//	python django … run by the tests in clients/django
 //	… verify        has a function verified, which tells hipq's signed requests from others
 //	… decider       makes a job final after a failure for good or at its 6th attempt, else retries it
 //	nginx proxy, caddyfile proxy   let in who has a password, and name that person to hipq ui, if the proxy is installed
@@ -451,7 +452,7 @@ func (d docs) handlers(t *testing.T, p page) {
 		}
 		if asked[b.mark] == nil {
 			_, known := interpreters[b.language]
-			if known && b.language != "sh" && b.mark != "enqueue" && b.mark != "time" && b.mark != "sqlite" { // those are tested elsewhere
+			if known && b.language != "sh" && b.mark != "enqueue" && b.mark != "time" && b.mark != "sqlite" && !strings.HasPrefix(b.mark, "django") { // those are tested elsewhere
 				t.Errorf("%s:%d: this program is run by no test: mark it as a handler, a stream or a decider", p.name, b.line)
 			}
 			continue
