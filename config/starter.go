@@ -74,7 +74,7 @@ func StarterFor(name, dir string) (Starter, error) {
 	}
 	var text bytes.Buffer
 	err = template.Must(template.ParseFS(starters, "starter/"+name+".yaml")).Execute(&text, map[string]any{
-		"Database": section, "Queues": f.queuesIn(dir), "Python": python(dir), "RailsEnv": railsEnv(),
+		"Database": section, "Queues": f.queuesIn(dir), "Python": python(dir), "Env": f.env(),
 	})
 	s.Config = text.Bytes()
 	return s, err
@@ -86,36 +86,46 @@ type framework struct {
 	program string
 	// database finds the application's database.
 	database func(dir string) (appDatabase, error)
-	// sources are where to look for queues, and named finds their names there.
-	sources string
-	named   func() *regexp.Regexp
-	steps   []string
+	// queue is the first queue. sources are where to look for others, and named finds their names there.
+	queue, sources string
+	named          func() *regexp.Regexp
+	// variable has the name of the environment, which otherwise is usual.
+	variable, usual string
+	steps           []string
 }
+
+func (f framework) env() string { return cmp.Or(os.Getenv(f.variable), f.usual) }
 
 var frameworks = map[string]framework{
 	"laravel": {
 		"Laravel", "artisan", func(dir string) (appDatabase, error) { return dotenv(dir, "DB_URL", ".env") },
-		"app", texts.Pattern(`(?:onQueue\(|\$queue *= *)['"]([\w.:-]+)['"]`),
+		"default", "app", texts.Pattern(`(?:onQueue\(|\$queue *= *)['"]([\w.:-]+)['"]`), "", "",
 		[]string{"composer require hipq/laravel", "in .env: QUEUE_CONNECTION=hipq"},
 	},
 	"symfony": {
 		"Symfony", "bin/console", func(dir string) (appDatabase, error) { return dotenv(dir, "DATABASE_URL", ".env.local", ".env") },
-		"config", texts.Pattern(`hipq://([\w.:-]+)`),
-		[]string{"composer require hipq/messenger", "in config/packages/messenger.yaml: transports: {default: 'hipq://default'}"},
+		"async", "config/packages", texts.Pattern(`hipq://([\w.:-]+)|([\w.-]+): *['"]?%env\(MESSENGER_TRANSPORT_DSN\)`), "APP_ENV", "prod",
+		[]string{
+			"composer require hipq/messenger", `in config/bundles.php: Hipq\Messenger\HipqMessengerBundle::class => ['all' => true]`,
+			"in .env: MESSENGER_TRANSPORT_DSN=hipq://async",
+		},
 	},
 	"rails": {
 		"Rails", "bin/rails", railsDatabase,
-		"app", texts.Pattern(`queue_as[ (]+[:'"]+([\w.-]+)`),
+		"default", "app", texts.Pattern(`queue_as[ (]+[:'"]+([\w.-]+)`), "RAILS_ENV", "development",
 		[]string{`in Gemfile: gem "hipq-rails"`, "in config/application.rb: config.active_job.queue_adapter = :hipq"},
 	},
 	"django": {
 		"Django", "manage.py", djangoDatabase,
-		".", texts.Pattern(`@task\(.*queue *= *['"]([\w.:-]+)['"]`),
-		[]string{"pip install django-hipq", `in settings.py: INSTALLED_APPS += ["django_hipq"]`},
+		"default", ".", texts.Pattern(`@(?:shared_)?task\(.*queue *= *['"]([\w.:-]+)['"]`), "", "",
+		[]string{
+			"pip install django-hipq", `in settings.py: INSTALLED_APPS += ["django_hipq"], and HIPQ = {"INSTANCE": "app"}`,
+			"in tasks.py: from django_hipq import shared_task",
+		},
 	},
 }
 
-// queuesIn returns the names of queues in the application's sources, as hipq writes them, beginning with the default one.
+// queuesIn returns the names of queues in the application's sources, as hipq writes them, beginning with the first.
 func (f framework) queuesIn(dir string) []string {
 	found := map[string]bool{}
 	_ = filepath.WalkDir(filepath.Join(dir, f.sources), func(file string, entry fs.DirEntry, err error) error { // what can't be read names none
@@ -126,8 +136,8 @@ func (f framework) queuesIn(dir string) []string {
 		case slices.Contains([]string{".php", ".rb", ".py", ".yaml"}, filepath.Ext(file)):
 			text, _ := os.ReadFile(file)
 			for _, match := range f.named().FindAllSubmatch(text, -1) {
-				name = strings.ToLower(strings.NewReplacer("-", "_", ".", "_", ":", "_").Replace(string(match[1])))
-				found[name] = name != "default"
+				name = strings.ToLower(strings.NewReplacer("-", "_", ".", "_", ":", "_").Replace(string(slices.Concat(match[1:]...))))
+				found[name] = name != f.queue
 			}
 		}
 		return nil
@@ -139,7 +149,7 @@ func (f framework) queuesIn(dir string) []string {
 		}
 	}
 	slices.Sort(names)
-	return append([]string{"default"}, names...)
+	return append([]string{f.queue}, names...)
 }
 
 // appDatabase is an application's database, with the names that Rails has for its settings.
@@ -225,13 +235,11 @@ text = ERB.new(File.read("config/database.yml")).result
 all = YAML.respond_to?(:unsafe_load) ? YAML.unsafe_load(text) : YAML.load(text)
 one = all.fetch(ARGV[0])
 puts JSON.generate(one.values.all?(Hash) ? one.fetch("primary", one.values.first) : one)`
-	if err = said(dir, &d, "ruby", "-e", read, railsEnv()); err == nil && d.URL != "" {
+	if err = said(dir, &d, "ruby", "-e", read, cmp.Or(os.Getenv("RAILS_ENV"), "development")); err == nil && d.URL != "" {
 		return fromURL(d.URL)
 	}
 	return d, err
 }
-
-func railsEnv() string { return cmp.Or(os.Getenv("RAILS_ENV"), "development") }
 
 // djangoDatabase asks the project for its settings, which are a program.
 func djangoDatabase(dir string) (d appDatabase, err error) {

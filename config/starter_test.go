@@ -40,9 +40,9 @@ func TestStarterFor(t *testing.T) {
 		"Laravel on SQLite": {"laravel", map[string]string{"artisan": "", ".env": "DB_CONNECTION=sqlite\n"}, `path: "database/database.sqlite"`, "", "default"},
 		"Symfony": {"symfony", map[string]string{
 			"bin/console": "", ".env": "DATABASE_URL=\"postgresql://x\"\n", ".env.local": "DATABASE_URL=\"mysql://app:!Change!@127.0.0.1:3306/app?serverVersion=10.11.2-MariaDB&charset=utf8mb4\"\n",
-			"config/packages/messenger.yaml": "transports: {a: 'hipq://default', b: 'hipq://mail'}",
-		}, "dsn_file: hipq.dsn", "app:!Change!@tcp(127.0.0.1:3306)/app", "default mail"},
-		"Symfony on SQLite": {"symfony", map[string]string{"bin/console": "", ".env": "DATABASE_URL=\"sqlite:///%kernel.project_dir%/var/data.db\"\n"}, `path: "var/data.db"`, "", "default"},
+			"config/packages/messenger.yaml": "transports:\n  async: '%env(MESSENGER_TRANSPORT_DSN)%'\n  slow: '%env(MESSENGER_TRANSPORT_DSN)%'\n  b: 'hipq://mail'",
+		}, "dsn_file: hipq.dsn", "app:!Change!@tcp(127.0.0.1:3306)/app", "async mail slow"},
+		"Symfony on SQLite": {"symfony", map[string]string{"bin/console": "", ".env": "DATABASE_URL=\"sqlite:///%kernel.project_dir%/var/data.db\"\n"}, `path: "var/data.db"`, "", "async"},
 		"Rails": {"rails", map[string]string{
 			"bin/rails": "", "app/jobs/a.rb": "queue_as :low\nqueue_as(\"mailers\")",
 			"config/database.yml": "default: &default\n  adapter: mysql2\n  username: <%= 'ra' + 'ils' %>\ndevelopment:\n  <<: *default\n  database: shop_development\n  socket: /run/mysqld/mysqld.sock\n",
@@ -51,7 +51,7 @@ func TestStarterFor(t *testing.T) {
 			"bin/rails": "", "config/database.yml": "development:\n  primary: {adapter: sqlite3, database: storage/development.sqlite3}\n  cache: {adapter: sqlite3, database: storage/cache.sqlite3}\n",
 		}, `path: "storage/development.sqlite3"`, "", "default"},
 		"Django": {"django", map[string]string{
-			"manage.py": fakeManage, "shop/tasks.py": "@task(queue='reports')\n@task(attempts=3, queue=\"mail\")", ".venv/x.py": "@task(queue='no')",
+			"manage.py": fakeManage, "shop/tasks.py": "@task(queue='reports')\n@shared_task(attempts=3, queue=\"mail\")", ".venv/x.py": "@task(queue='no')",
 		}, "dsn_file: hipq.dsn", "dj:p@ss@unix(/run/mysqld/mysqld.sock)/shop", "default mail reports"},
 	} {
 		t.Run(name, func(t *testing.T) {
