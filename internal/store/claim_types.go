@@ -28,22 +28,22 @@ func (t Types) Has(name string) bool {
 	return slices.Contains(names, name) || others && !slices.Contains(except, name)
 }
 
-// condition is that for a column in SQL.
-func (t Types) condition(column string) (sql string, args []any) {
+// condition is that in SQL.
+func (t Types) condition() (sql string, args []any) {
 	names, except, others := t.split()
 	in := " IN "
 	if others {
 		names, in = except, " NOT IN "
 	}
 	args = append(Args(names, func(name string) any { return name }), "") // no type has this name
-	return column + in + engine.In(len(args)), args
+	return "job_type" + in + engine.In(len(args)), args
 }
 
 // exist is the condition that an index range has such jobs. Between the types that are left out it looks at the first job only.
 func (t Types) exist(from string) (sql string, args []any) {
 	_, except, others := t.split()
 	if !others {
-		sql, args = t.condition("job_type")
+		sql, args = t.condition()
 		return "EXISTS (" + from + " AND " + sql + ")", args
 	}
 	sql = "EXISTS (" + from

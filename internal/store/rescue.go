@@ -102,7 +102,7 @@ func (r rescue) find(ctx context.Context, l Poll) (found []stuck, more bool, err
 		find("SELECT id FROM " + r.table + " " + r.Index("wake") + " WHERE wake_time <= (SELECT " + r.db.SQL.NowSQL + ") AND status = 'awaiting' ORDER BY wake_time")
 	}
 	if l.Undecided {
-		types, args := r.decidedHere().condition("job_type")
+		types, args := r.decidedHere().condition()
 		find("SELECT id FROM "+r.table+" "+r.ClaimIndex()+" WHERE status = 'undecided' AND"+r.inShards()+" AND part = 'NONE' AND "+types, args...)
 	}
 	if l.Undecided {
@@ -308,7 +308,7 @@ func (q *Queue) takeUndecided(ctx context.Context, tx *engine.Tx, r Round, types
 	if working, err := q.workers.IsWorking(ctx, tx, r.Worker.ID); err != nil || !working {
 		return nil, err
 	}
-	ofTypes, args := types.condition("job_type")
+	ofTypes, args := types.condition()
 	args = append(args, r.Slots)
 	var jobs []*job.Job
 	rest := q.ClaimIndex() + " WHERE status = 'undecided' AND" + q.inShards() + " AND part = 'NONE' AND " + ofTypes + " LIMIT ? " + tx.SkipLocked

@@ -46,8 +46,8 @@ func (l Poll) Nothing() bool {
 // Poll finds out in one query, without locks, what there is to do. It fails with ErrShards if the division or
 // the limits differ.
 func (q *Queue) Poll(ctx context.Context, types Types) (l Poll, err error) {
-	ofTypes, names := types.condition("job_type")
-	undecided, args := q.decidable(types).condition("job_type")
+	ofTypes, names := types.condition()
+	undecided, args := q.decidable(types).condition()
 	pick := q.table + " " + q.ClaimIndex()
 	misplaced := q.misplaced()
 	former, known := q.undecidedOfFormer(types)
