@@ -37,7 +37,7 @@ class Place
 
   # init writes hipq's config and creates its tables. The application is where dir says.
   def init(attempts: 2, processes: 2, dir: File.expand_path("shop", __dir__), run_for: "55s", more: "")
-    handler = "{stream: [ruby, bin/rails, 'hipq:stream'], dir: #{dir}, restart_on: [REVISION], " \
+    handler = "{stream: [ruby, bin/rails, 'hipq:stream'], dir: #{dir}, start_timeout: 60s, restart_on: [#{dir}/REVISION], " \
               "env: [DATABASE_URL, RUBYLIB, RUBYOPT, UNHANDLED], processes: #{processes}}"
     File.write("#{@dir}/hipq.yaml", <<~YAML)
       name: app
