@@ -92,6 +92,22 @@ module Cases
     assert_equal(["execution 1", "execution 1"], @place.traces)
   end
 
+  def test_init_for_rails
+    @place.shop
+    environment = { "RAILS_ENV" => "production", "HIPQ_WORKER_LINGER" => "false" }
+    said = run_in_shop(environment, Place::HIPQ, "init", "--for", "rails")
+    assert_match(/queue_adapter = :hipq/, said)
+    run_in_shop(environment, "ruby", "-e", 'require "./config/environment"; Jobs::Ordered.perform_later("as a new user")')
+    run_in_shop(environment, Place::HIPQ, "work")
+    assert_equal(["as a new user nil"], @place.traces)
+  end
+
+  def run_in_shop(environment, *command)
+    out, status = Open3.capture2e(environment, *command, chdir: "#{@place.dir}/shop")
+    assert(status.success?, out)
+    out
+  end
+
   def test_what_nobody_rescues
     @place.init
     @place.app("Jobs::Broken.perform_later; Jobs::Letter.perform_later(Order.create!(number: 1))")
