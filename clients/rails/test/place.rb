@@ -35,9 +35,20 @@ class Place
 
   def url = @sqlite ? "sqlite3:#{@dir}/hipq.db?timeout=20000" : "mysql2://#{dsn[/\A(.*?)@/, 1]}@#{dsn[/\((.*)\)/, 1]}/#{@name}?encoding=utf8mb4"
 
+  # The shop as hipq init --for rails finds it: its gems are there, and its database is in config/database.yml.
+  def shop
+    FileUtils.cp_r(File.expand_path("shop", __dir__), "#{@dir}/shop")
+    gems = environment["RUBYLIB"].split(":").map { |lib| "$LOAD_PATH.unshift #{lib.inspect}\n" }.join
+    application = "#{@dir}/shop/config/application.rb"
+    File.write(application, gems + File.read(application))
+    server = dsn.match(/\A(?<username>\w+):?(?<password>.*)@tcp\((?<host>.*):(?<port>\d+)\)/).named_captures unless @sqlite
+    database = @sqlite ? { adapter: "sqlite3", database: "#{@dir}/hipq.db", timeout: 20_000 } : { adapter: "mysql2", database: @name, encoding: "utf8mb4", **server }
+    File.write("#{@dir}/shop/config/database.yml", JSON.generate(production: database.transform_keys(&:to_s)))
+  end
+
   # init writes hipq's config and creates its tables. The application is where dir says.
   def init(attempts: 2, processes: 2, dir: File.expand_path("shop", __dir__), run_for: "55s", more: "")
-    handler = "{stream: [ruby, bin/rails, 'hipq:stream'], dir: #{dir}, restart_on: [REVISION], " \
+    handler = "{stream: [ruby, bin/rails, 'hipq:stream'], dir: #{dir}, start_timeout: 60s, restart_on: [#{dir}/REVISION], " \
               "env: [DATABASE_URL, RUBYLIB, RUBYOPT, UNHANDLED], processes: #{processes}}"
     File.write("#{@dir}/hipq.yaml", <<~YAML)
       name: app

@@ -36,8 +36,9 @@ module Cases
     @place.init
     job_id, id = JSON.parse(@place.app(<<~RUBY))
       job = Jobs::Plain.set(wait_until: Time.utc(2031, 7, 1, 12, 0, 0.25), priority: 3).perform_later
+      id = job.provider_job_id
       job.enqueue # as Active Job allows
-      print [job.job_id, job.provider_job_id - 1].to_json
+      print [job.job_id, id].to_json
     RUBY
     first, second = @place.jobs
     assert_equal([id, "Jobs::Plain", job_id, 3], first.values_at("id", "job_type", "job_key", "priority"))
@@ -89,6 +90,22 @@ module Cases
       File.foreach("failed") { |line| ActiveJob::Base.deserialize(JSON.parse(line)["job_data"]).enqueue rescue nil }
     RUBY
     assert_equal(["execution 1", "execution 1"], @place.traces)
+  end
+
+  def test_init_for_rails
+    @place.shop
+    environment = { "RAILS_ENV" => "production", "HIPQ_WORKER_LINGER" => "false" }
+    said = run_in_shop(environment, Place::HIPQ, "init", "--for", "rails")
+    assert_match(/queue_adapter = :hipq/, said)
+    run_in_shop(environment, "ruby", "-e", 'require "./config/environment"; Jobs::Ordered.perform_later("as a new user")')
+    run_in_shop(environment, Place::HIPQ, "work")
+    assert_equal(["as a new user nil"], @place.traces)
+  end
+
+  def run_in_shop(environment, *command)
+    out, status = Open3.capture2e(environment, *command, chdir: "#{@place.dir}/shop")
+    assert(status.success?, out)
+    out
   end
 
   def test_what_nobody_rescues

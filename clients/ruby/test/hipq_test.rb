@@ -34,7 +34,7 @@ module Cases
       @place ||= Dir.mktmpdir.tap do |dir|
         Minitest.after_run { FileUtils.rm_rf(dir) }
         @database = "ruby_#{Process.pid}_#{self::DATABASE[/\w+/]}"
-        worker = "{stream: [ruby, #{File.expand_path("worker.rb", __dir__)}], env: [DATABASE, DATABASE_NAME, HIPQ_TEST_MYSQL_DSN], processes: 1}"
+        worker = "{stream: [ruby, #{File.expand_path("worker.rb", __dir__)}], env: [DATABASE, DATABASE_NAME, HIPQ_TEST_MYSQL_DSN], processes: 1, start_timeout: 60s}"
         types = [*TYPES.map { |type| "{name: #{type}, handler: #{worker}}" }, "{name: too_long, timeout: 1s, retry: {attempts: 1}, handler: #{worker}}"].join(", ")
         dsn = ""
         unless self::DATABASE.include?("sqlite3")
