@@ -190,8 +190,8 @@ func (a *app) runInit(cmd *cobra.Command, framework string, yes bool) error {
 	if err != nil {
 		return err
 	}
-	if framework != "" {
-		for _, command := range []string{"work", "monitor", "purge"} {
+	for _, command := range []string{"work", "monitor", "purge"} {
+		if framework != "" {
 			done.Steps = append(done.Steps, "crontab -e: "+doctor.CrontabLine(command, c.File))
 		}
 	}
@@ -210,16 +210,21 @@ func (a *app) runInit(cmd *cobra.Command, framework string, yes bool) error {
 	if a.json {
 		return a.printJSON(done)
 	}
+	a.sayInit(c.Name, done)
+	return nil
+}
+
+func (a *app) sayInit(instance string, done initialised) {
 	if done.Written {
 		a.out.line("wrote %s", done.Config)
 	}
 	procedures := done.countProcedures()
 	switch {
 	case done.isNew && len(done.Tables) > 0 && procedures != "":
-		a.out.line("created %s of instance %s, and %s", texts.Count(len(done.Tables), "table"), c.Name, strings.TrimPrefix(procedures, "created "))
+		a.out.line("created %s of instance %s, and %s", texts.Count(len(done.Tables), "table"), instance, strings.TrimPrefix(procedures, "created "))
 		procedures = ""
 	case done.isNew && len(done.Tables) > 0:
-		a.out.line("created %s of instance %s", texts.Count(len(done.Tables), "table"), c.Name)
+		a.out.line("created %s of instance %s", texts.Count(len(done.Tables), "table"), instance)
 	case len(done.Tables) == 0:
 		a.out.line("all tables are up to date")
 	default:
@@ -250,7 +255,6 @@ func (a *app) runInit(cmd *cobra.Command, framework string, yes bool) error {
 	for _, step := range done.Steps {
 		a.out.line("  %s", step)
 	}
-	return nil
 }
 
 func (done *initialised) migrate(cmd *cobra.Command, c *config.Config) (err error) {

@@ -304,12 +304,12 @@ func TestProceduresOnDuplicate(t *testing.T) {
 		for jobs, refusal := range map[any]string{
 			`[{"job_type": "send", "job_key": "c"}, {"job_type": "send", "options": {"in": "soon"}}]`: "job 2: in soon is not a duration",
 			`[{"job_type": "send", "job_key": "c"}, {"job_type": 7}]`:                                 "job 2: job_type or job_key is not a text",
-			`[{"job_type": "send"}, {}]`:               "31001 job 2: job_type is missing",
-			`[{"job_type": "send"}, {"type": "send"}]`: "job 2: options: unknown name type",
-			`[{"job_type": "send"}, 5]`:                "job 2: options is not a JSON object",
-			`[]`:                                       "array of 1 to 1000",
-			`{}`:                                       "array of 1 to 1000",
-			`[`:                                        "array of 1 to 1000",
+			`[{"job_type": "send"}, {}]`:                                                              "31001 job 2: job_type is missing",
+			`[{"job_type": "send"}, {"type": "send"}]`:                                                "job 2: options: unknown name type",
+			`[{"job_type": "send"}, 5]`:                                                               "job 2: options is not a JSON object",
+			`[]`:                                                                                      "array of 1 to 1000",
+			`{}`:                                                                                      "array of 1 to 1000",
+			`[`:                                                                                       "array of 1 to 1000",
 			"[" + strings.Repeat(`{"job_type": "send"},`, 1000) + `{"job_type": "send"}]`: "array of 1 to 1000",
 			nil: "31001 jobs is missing",
 		} {
@@ -453,9 +453,12 @@ func TestProceduresOperateInATransaction(t *testing.T) {
 				exec("SET SESSION TRANSACTION ISOLATION LEVEL " + isolation)
 				exec("START TRANSACTION")
 				for _, c := range [][]any{
-					{"job_answer", "emails", nil, "send", "answer", "finished", "r", nil}, {"job_retry", "emails", nil, "send", "failed"},
-					{"job_cancel", "emails", nil, "send", "cancel", nil}, {"job_reschedule", "emails", nil, "send", "later", `{"in": "1h"}`},
-					{"job_submit_many", "emails", `[{"job_type": "send", "job_key": "new"}]`}, {"job_cancel", "emails", nil, "send", "new", nil},
+					{"job_answer", "emails", nil, "send", "answer", "finished", "r", nil},
+					{"job_retry", "emails", nil, "send", "failed"},
+					{"job_cancel", "emails", nil, "send", "cancel", nil},
+					{"job_reschedule", "emails", nil, "send", "later", `{"in": "1h"}`},
+					{"job_submit_many", "emails", `[{"job_type": "send", "job_key": "new"}]`},
+					{"job_cancel", "emails", nil, "send", "new", nil},
 					{"queue_pause", "emails", true},
 				} {
 					must[[]row](t)(tryOn(t.Context(), conn, c[0].(string), c[1:]...))
@@ -541,11 +544,16 @@ func TestProceduresOperateBesideRounds(t *testing.T) {
 					made.Add(1)
 					key := fmt.Sprint(rand.N(jobs))
 					calls := [][]any{
-						{"job_answer", "emails", nil, "send", key, "finished", "r", nil}, {"job_answer", "emails", nil, "send", key, "retry", nil, nil},
-						{"job_cancel", "emails", nil, "send", key, `{"running": true}`}, {"job_reschedule", "emails", nil, "send", key, `{"in": 0}`},
-						{"job_answer", "emails", nil, "send", key, "failed", nil, nil}, {"job_dismiss", "emails", nil, "send", key},
-						{"job_submit_many", "emails", `[{"job_type": "report", "job_key": "` + fmt.Sprint(n+jobs) + `"}]`}, {"queue_pause", "emails", true},
-						{"queue_pause", "emails", false}, {"job_get", "emails", nil, "send", key},
+						{"job_answer", "emails", nil, "send", key, "finished", "r", nil},
+						{"job_answer", "emails", nil, "send", key, "retry", nil, nil},
+						{"job_cancel", "emails", nil, "send", key, `{"running": true}`},
+						{"job_reschedule", "emails", nil, "send", key, `{"in": 0}`},
+						{"job_answer", "emails", nil, "send", key, "failed", nil, nil},
+						{"job_dismiss", "emails", nil, "send", key},
+						{"job_submit_many", "emails", `[{"job_type": "report", "job_key": "` + fmt.Sprint(n+jobs) + `"}]`},
+						{"queue_pause", "emails", true},
+						{"queue_pause", "emails", false},
+						{"job_get", "emails", nil, "send", key},
 					}
 					call := calls[rand.N(len(calls))]
 					_, err := tryOn(ctx, conn, call[0].(string), call[1:]...)

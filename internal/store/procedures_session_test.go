@@ -99,8 +99,11 @@ func TestProceduresInAnySession(t *testing.T) {
 				want, name string
 				args       []any
 			}{
-				{"retry", "job_reschedule", []any{`{"at": "2030-01-02 03:04:05"}`}}, {"final", "job_cancel", []any{`{"running": false}`}},
-				{"initial", "job_retry", nil}, {"final", "emails$job_cancel", []any{nil}}, {"final", "job_dismiss", nil},
+				{"retry", "job_reschedule", []any{`{"at": "2030-01-02 03:04:05"}`}},
+				{"final", "job_cancel", []any{`{"running": false}`}},
+				{"initial", "job_retry", nil},
+				{"final", "emails$job_cancel", []any{nil}},
+				{"final", "job_dismiss", nil},
 			} {
 				args := append([]any{"emails", nil, "send", "A"}, c.args...)
 				if strings.Contains(c.name, "$") {

@@ -1,7 +1,6 @@
 package store_test
 
 import (
-	"database/sql"
 	"fmt"
 	"os"
 	"strconv"
@@ -36,10 +35,7 @@ func TestViews(t *testing.T) {
 		}
 		s.exec("UPDATE shop_emails SET progress = 40, progress_note = 'page 4', progress_attempt = 1, worker_id = 'w', error = 'e', result = 'r' WHERE id = ?", ids[job.StatusFailed])
 		for _, view := range []string{"shop_emails$jobs", "shop_emails$failures"} {
-			rows := must[*sql.Rows](t)(s.db.SQL.QueryContext(t.Context(), "SELECT * FROM "+view))
-			names := must[[]string](t)(rows.Columns())
-			must[any](t)(nil, rows.Close())
-			equal(t, strings.Join(names, " "), strings.Join(viewColumns, " "), view)
+			equal(t, s.columnsOf("SELECT * FROM "+view), strings.Join(viewColumns, " "), view)
 		}
 		for i, status := range job.Statuses {
 			j := status.State(i % 2)
@@ -104,10 +100,7 @@ func TestViewsReadFewRows(t *testing.T) {
 		if s.db.SQL.Engine == "sqlite" {
 			return
 		}
-		rows := must[*sql.Rows](t)(s.db.SQL.QueryContext(t.Context(), "CALL shop_job_get('emails', NULL, 'send', 'k')"))
-		names := must[[]string](t)(rows.Columns())
-		must[any](t)(nil, rows.Close())
-		equal(t, strings.Join(names, " "), strings.Join(viewColumns, " "), "job_get")
+		equal(t, s.columnsOf("CALL shop_job_get('emails', NULL, 'send', 'k')"), strings.Join(viewColumns, " "), "job_get")
 		for name, args := range map[string][]any{
 			"by id": {"job_get", "emails", s.nth(1), nil, nil}, "by key": {"job_get", "emails", nil, "send", "k"}, "a final job": {"job_get", "emails", nil, "send", "many-7"},
 			"cancel": {"job_cancel", "emails", nil, "report", "k", nil}, "retry": {"job_retry", "emails", nil, "send", "l"},
@@ -118,4 +111,14 @@ func TestViewsReadFewRows(t *testing.T) {
 			ensure(t, read <= 100+int64(n/1000)*int64(strings.Count(name, "final")), "%s %s: %d read", args[0], name, read)
 		}
 	})
+}
+
+func (s env) columnsOf(query string) string {
+	s.t.Helper()
+	rows, err := s.db.SQL.QueryContext(s.t.Context(), query)
+	require(s.t, err == nil, "%s: %v", query, err)
+	defer func() { _ = rows.Close() }()
+	names := must[[]string](s.t)(rows.Columns())
+	require(s.t, rows.Err() == nil, "%s: %v", query, rows.Err())
+	return strings.Join(names, " ")
 }
