@@ -23,7 +23,7 @@ timeout: 20s
 retry: {attempts: 20, delay: 1s, jitter: 0}
 queues:
   - name: default
-    job_types: [{name: "*", handler: &tasks {stream: [%s, %s, hipq_stream], processes: 2, env: [FILE, DATABASE, HIPQ_TEST_MYSQL_DSN, DJANGO_SETTINGS_MODULE, PYTHONPATH]}}]
+    job_types: [{name: "*", handler: &tasks {stream: [%s, %s, hipq_stream], processes: 2, start_timeout: 1m, env: [FILE, DATABASE, HIPQ_TEST_MYSQL_DSN, DJANGO_SETTINGS_MODULE, PYTHONPATH]}}]
   - name: emails
     job_types: [{name: "*", handler: *tasks}]
 """
