@@ -218,7 +218,7 @@ module Cases
     done = jobs.to_h { |job| [job["job_type"], job] }
     assert_equal({ "data" => { "type" => "echo" }, "key" => "echo", "attempt" => 1, "interrupts" => 0, "timeout" => 30 }, done["echo"]["result"])
     assert_equal("done", done["prints"]["result"])
-    assert_equal([40, "page 4 of 10"], done["progress"].fetch("progress").values_at("percent", "note")) if done["progress"]["progress"]
+    assert_includes([nil, 40], done["progress"]["progress"]) # nil if the attempt ended before hipq wrote it
     assert_equal([1, "no such customer"], done["gives_up"].values_at("attempt", "error"))
     assert_equal([2, "free"], done["busy"].values_at("attempt", "result"))
     assert_equal([2, "RuntimeError: a bug \uFFFD"], done["raises"].values_at("attempt", "error"))
