@@ -33,12 +33,12 @@ func (db *DB) views(queues []Queue) (list []view, err error) {
 		for _, name := range Views {
 			v := view{name: u.tables[0] + "$" + name, owner: db.ownerOf(u) + ", "}
 			text := db.inlined(textOf(sqlFiles, "sql/views/"+name+".sql"))
-			// the optimizers look for a state by its statuses, but only if they may not scan the table
-			word, hint, create := "", "", "CREATE VIEW"
+			// the optimizers look for a state by its statuses only if they may not scan the table; SQLite's CROSS JOIN keeps the order
+			word, hint, join, create := "", "", "CROSS JOIN", "CREATE VIEW"
 			if db.SQL.Engine == engine.MySQL.Engine {
-				word, hint, create = "_ascii", "FORCE INDEX (PRIMARY, {jobs}$live, {jobs}$claim)", "CREATE OR REPLACE SQL SECURITY DEFINER VIEW"
+				word, hint, join, create = "_ascii", "FORCE INDEX (PRIMARY, {jobs}$live, {jobs}$claim)", "JOIN", "CREATE OR REPLACE SQL SECURITY DEFINER VIEW"
 			}
-			text = strings.NewReplacer("CREATE VIEW", create, "{self}", v.name, "{word}", word, "{all indexes}", hint).Replace(text)
+			text = strings.NewReplacer("CREATE VIEW", create, "{self}", v.name, "{word}", word, "{all indexes}", hint, "{join}", join).Replace(text)
 			text = strings.TrimSpace(u.replace.Replace(text))
 			v.mark = v.owner + fingerprint(text)
 			v.create = strings.Replace(text, "{mark}", "'"+v.mark+"' <> ''", 1)

@@ -8,4 +8,4 @@ FROM (SELECT {word}'submitted' AS status, {word}'initial' AS state, 0 AS tried U
   UNION ALL SELECT {word}'answered', {word}'running', NULL UNION ALL SELECT {word}'awaiting', {word}'running', NULL UNION ALL SELECT {word}'deciding', {word}'error', NULL
   UNION ALL SELECT {word}'undecided', {word}'error', NULL UNION ALL SELECT {word}'finished', {word}'final', NULL UNION ALL SELECT {word}'failed', {word}'final', NULL
   UNION ALL SELECT {word}'closed', {word}'final', NULL) AS m
-JOIN {jobs} AS j {all indexes} ON j.status = m.status AND (m.tried IS NULL OR m.tried = (j.attempt > 0)) WHERE {mark}
+{join} {jobs} AS j {all indexes} ON j.status = m.status AND (m.tried IS NULL OR m.tried = (j.attempt > 0)) WHERE {mark}
