@@ -35,7 +35,9 @@ func (t Types) condition() (sql string, args []any) {
 	if others {
 		names, in = except, " NOT IN "
 	}
-	args = append(Args(names, func(name string) any { return name }), "") // no type has this name
+	if args = Args(names, func(name string) any { return name }); len(args) == 0 {
+		args = []any{""} // no type has this name
+	}
 	return "job_type" + in + engine.In(len(args)), args
 }
 

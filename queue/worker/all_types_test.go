@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
@@ -137,6 +139,7 @@ func TestAllTypesAskTheirRetryHandler(t *testing.T) {
 		}
 		s.addJobs(s.emails, job.Params{Type: "once"})
 		s.die(s.emails, "dead", 1)
+		p.ID = uuid.NewString()
 		r = s.start(p)
 		asked := c.next()
 		dbtest.Ensure(s.t, asked.Job.Type == "once" && strings.HasPrefix(asked.Outcome.Error, "worker lost"), "%+v", asked.Outcome)
