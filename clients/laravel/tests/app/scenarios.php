@@ -54,7 +54,7 @@ Encrypted::dispatch('encrypted');
 Overlaps::dispatch('overlaps 1');
 Overlaps::dispatch('overlaps 2');
 foreach (range(1, 4) as $n) {
-    Limited::dispatch("limited $n");
+    Limited::dispatch("limited $n")->delay($n); // two at the same moment could both pass Laravel's limiter
 }
 Throttles::dispatch('throttles');
 Skips::dispatch('skips');
