@@ -16,7 +16,8 @@ module Shop
     config.load_defaults "#{Rails::VERSION::MAJOR}.#{Rails::VERSION::MINOR}"
     config.eager_load = false
     config.secret_key_base = "x" * 64
-    config.logger = Logger.new($stderr, level: :error)
+    config.logger = Logger.new($stderr)
+    config.log_level = :error
     config.i18n.available_locales = %i[en de]
     config.action_mailer.delivery_method = :test
     adapter = ENV.fetch("ADAPTER", "hipq").to_sym
