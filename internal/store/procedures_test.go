@@ -244,7 +244,7 @@ func TestProceduresRefuse(t *testing.T) {
 			{31001, "job_type is missing", "job_submit", []any{"emails", nil, nil, nil, nil}},
 			{31001, "job_type is missing", "job_submit", []any{"emails", "", nil, nil, nil}},
 			{31002, "job_type has 256 bytes", "job_submit", []any{"emails", long(256), nil, nil, nil}},
-			{31002, "job_type has 66 bytes", "job_submit", []any{"emails", strings.Repeat("ü", 33), nil, nil, nil}},
+			{31002, "job_type has 256 bytes", "job_submit", []any{"emails", strings.Repeat("ü", 128), nil, nil, nil}},
 			{31002, "control character", "job_submit", []any{"emails", "a\nb", nil, nil, nil}},
 			{31002, "control character", "job_submit", []any{"emails", "a\u0085b", nil, nil, nil}},
 			{31002, "job_key has 256 bytes", "job_submit", []any{"emails", "send", long(256), nil, nil}},
