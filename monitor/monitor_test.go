@@ -154,7 +154,7 @@ func recount(entries []activity.Entry, from, to time.Time) (map[key]Counts, Work
 		case activity.Failed:
 			c.Failed++
 		}
-		if e.State == activity.Finished || e.State == activity.Error || e.State == activity.Failed {
+		if slices.Contains([]activity.State{activity.Finished, activity.Error, activity.Failed, activity.Released}, e.State) {
 			c.Run.put(e.RunMS)
 		}
 		counts[key{e.Queue, e.JobType}] = c
