@@ -53,6 +53,12 @@ type Exec struct {
 	DashArguments bool
 }
 
+// stopError is the cause for which a program had to be stopped, and ended at TERM. heeded says that it was not its guard.
+type stopError struct {
+	error
+	heeded bool
+}
+
 // Handle runs the program once.
 func (e *Exec) Handle(ctx context.Context, j *job.Job) (outcome job.Outcome) {
 	begin := time.Now()

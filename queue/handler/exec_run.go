@@ -56,12 +56,6 @@ func (e *Exec) run(ctx context.Context, j *job.Job, argv []string, input []byte)
 	return out, end, err
 }
 
-// stopError is the cause for which a program had to be stopped, and ended at TERM. heeded says that it was not its guard.
-type stopError struct {
-	error
-	heeded bool
-}
-
 // leftBehind notes the processes that a program left, on one line for those killed now and one for later.
 func leftBehind(within, outside []string) (notes string) {
 	if len(within) > 0 {

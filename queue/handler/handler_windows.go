@@ -11,7 +11,10 @@ import (
 
 type (
 	account struct{ name, home string }
-	talk    struct{ taken int }
+	talk    struct {
+		taken, given int
+		stamps       []string
+	}
 )
 
 func (p *Program) other() *account             { return nil }
@@ -26,6 +29,8 @@ func (p *Program) Foreign() error { return nil }
 func (e *Exec) run(context.Context, *job.Job, []string, []byte) (out printed, end ending, err error) {
 	return out, end, process.CanRun()
 }
+
+func (s *Stream) worn(*talk) string { return "" }
 
 func (s *Stream) open(context.Context) (*talk, error) { return nil, process.CanRun() }
 

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/handling"
-	"github.com/hipq/hipq/internal/process"
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -221,20 +220,6 @@ func (s *Stream) stamps() []string {
 		target, _ := filepath.EvalSymlinks(file) // a deployment may only point a link elsewhere
 		return fmt.Sprint(target, info.ModTime().UnixNano(), info.Size(), info.Mode())
 	})
-}
-
-// worn says why a program that has done a job gets no more; "" if it does.
-func (s *Stream) worn(t *talk) string {
-	s.mu.Lock()
-	given := t.given
-	s.mu.Unlock()
-	switch {
-	case s.MaxJobs > 0 && given >= s.MaxJobs:
-		return "the program has had max_jobs"
-	case s.MaxMemory > 0 && process.Memory(t.program.PID()) > s.MaxMemory:
-		return "the program uses more than max_memory"
-	}
-	return ""
 }
 
 // wake wakes jobs that wait for room. The caller holds the mutex.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hipq/hipq/internal/handling"
 	"github.com/hipq/hipq/internal/policy"
+	"github.com/hipq/hipq/internal/process"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -286,4 +287,18 @@ func (t *talk) endFor(id int64, f *flight, reason string) {
 		t.endedFor = "its program was ended because " + reason
 		t.end()
 	}
+}
+
+// worn says why a program that has done a job gets no more; "" if it does.
+func (s *Stream) worn(t *talk) string {
+	s.mu.Lock()
+	given := t.given
+	s.mu.Unlock()
+	switch {
+	case s.MaxJobs > 0 && given >= s.MaxJobs:
+		return "the program has had max_jobs"
+	case s.MaxMemory > 0 && process.Memory(t.program.PID()) > s.MaxMemory:
+		return "the program uses more than max_memory"
+	}
+	return ""
 }
