@@ -158,7 +158,7 @@ rescue_started_only() {
 mutant interruptions_count # an attempt that ended because its worker was told to stop counts against the retry policy
 interruptions_count() {
   worker=InterruptedAttemptsDontCount
-  edit internal/policy/after.go 's/\t\tn\.Interrupts\+\+\n//'
+  edit internal/policy/after.go 's/n\.Uncounted, n\.Interrupts = n\.Uncounted\+1, n\.Interrupts\+1/n.Interrupts++/'
 }
 
 mutant activity_on_its_own # a crash comes between a transition and its activity
