@@ -19,7 +19,7 @@ import (
 	"github.com/hipq/hipq/queue/worker"
 )
 
-// TestRelease: a released job keeps its key and its attempts, and nobody decides about it or is told of an error.
+// TestRelease: a released job keeps its key and its attempts; no retry handler is asked, and no error is logged.
 func TestRelease(t *testing.T) {
 	suite(t, func(s shop) {
 		id := s.addJobs(s.emails, job.Params{Type: "once", Key: "order-1"})[0]
