@@ -251,7 +251,7 @@ func TestRateWakes(t *testing.T) {
 		s.add(s.emails, "send", 20)
 		wantSummary(s.t, s.work(only(s.emails, s.worker(all(nothing)))), worker.Summary{Started: 20, Finished: 20})
 		at := s.starts(s.emails)
-		dbtest.Ensure(s.t, at[19].Sub(at[0]) <= 10*time.Second, "20 jobs took %s, not about 4 s", at[19].Sub(at[0]))
+		dbtest.Ensure(s.t, at[19].Sub(at[0]) <= 15*time.Second, "20 jobs took %s, not about 4 s; 19 s without the wakes", at[19].Sub(at[0]))
 	})
 }
 
