@@ -30,7 +30,9 @@ func TestForkIsFound(t *testing.T) {
 			worker := startRole(t, "forker", id, program, by)
 			var fork int
 			processtest.Eventually(t, "the fork is there", func() bool {
-				fork = forkOf(worker.Process.Pid)
+				if _, err := os.Stat(program + ".ready"); err == nil {
+					fork = forkOf(worker.Process.Pid)
+				}
 				return fork != 0
 			})
 			signalTo(t, worker, syscall.SIGKILL)

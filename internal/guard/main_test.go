@@ -109,6 +109,10 @@ func forker(args []string) error {
 			return err
 		}
 	}
+	_, _ = os.FindProcess(os.Getpid()) // the first use of a handle for a process forks, once
+	if err := os.WriteFile(args[1]+".ready", nil, 0o600); err != nil {
+		return err
+	}
 	child := exec.Command(args[1], "60")
 	child.Env = []string{"HIPQ_WORKER_ID=" + args[0]}
 	child.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

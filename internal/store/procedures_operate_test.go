@@ -510,21 +510,23 @@ func TestProceduresOperateBesideRounds(t *testing.T) {
 		var all sync.WaitGroup
 		for _, w := range []string{"r1", "r2"} {
 			all.Go(func() {
-				candidates, settle := s.candidates("send", "report"), []*job.Job(nil)
+				candidates := s.candidates("send", "report")
+				var did store.Done
 				for n := 0; !over.Load() && ctx.Err() == nil; n++ {
 					r := s.newRound(w, 4)
-					for i, j := range settle {
+					r.Settle = did.Unsettled // a call had their rows
+					for i, j := range did.Started {
 						r.Settle = append(r.Settle, settled(job.Outcome{Verdict: []job.Verdict{job.Finished, job.Sent, job.TryAgain, job.Sent}[(i+n)%4], Error: "e"}, j)...)
 					}
 					r.Candidates = candidates
 					began := time.Now()
-					did, err := s.round(ctx, r)
+					var err error
+					did, err = s.round(ctx, r)
 					slowest.Store(max(slowest.Load(), int64(time.Since(began))))
 					if err != nil && ctx.Err() == nil {
 						t.Errorf("a round: %v", err)
 						return
 					}
-					settle = did.Started
 					if n%5 == 0 {
 						s.upkeep()
 					}
