@@ -82,7 +82,7 @@ func (r *round) judge() (bad []string) {
 			bad = append(bad, what+": "+j.String())
 		}
 	}
-	bad = append(append(append(bad, r.twice(jobs)...), r.left()...), r.found...)
+	bad = append(append(append(bad, r.twice(jobs)...), r.left()...), append(r.neverSaid(), r.found...)...)
 	for _, b := range bad[:min(len(bad), 20)] {
 		r.t.Error(b)
 	}
