@@ -115,7 +115,7 @@ func (s *shown) note(e activity.Entry) {
 			s.Schedule, s.Slot = &name, job.Time{Time: slot}
 		}
 	}
-	if e.Attempt == 0 {
+	if e.Attempt == 0 || e.State != activity.Cancelled && slices.Contains(activity.Operated, e.State) {
 		return
 	}
 	if n := len(s.Attempts); n == 0 || s.Attempts[n-1].Attempt != e.Attempt {
