@@ -30,7 +30,7 @@ BEGIN
     SET v_options = CONCAT('{"timeout": ', COALESCE(v_timeout, 'null'), ', "priority": ', COALESCE(v_priority, 'null'),
       ', "throttle_factor": ', COALESCE(v_factor, 'null'), ', "time_windows": ', COALESCE(IF(v_windows = 'NONE', '[]', v_windows), 'null'),
       ', "shard_key": ', JSON_QUOTE(CONVERT(IF(v_shard_key = 'NONE', '', v_shard_key) USING utf8mb4)), '}');
-    CALL {jobs}$submit(p_type, p_key, IF(v_data = 'NONE' AND LENGTH(v_data) = 4, NULL, v_data), v_options, CONCAT('by ', USER()), p_new, p_duplicate);
+    CALL {jobs}$submit(p_type, p_key, IF(v_data = 'NONE' AND LENGTH(v_data) = 4, NULL, v_data), v_options, CONCAT('by ', USER()), FALSE, p_new, p_duplicate);
     IF NOT p_duplicate THEN
       UPDATE {jobs} FORCE INDEX (PRIMARY) SET retry_of = p_id WHERE id = p_new;
       UPDATE {jobs} FORCE INDEX (PRIMARY) SET retried_as = p_new, status = IF(status = 'failed', 'closed', status) WHERE id = p_id; -- purge uses update_time
