@@ -258,11 +258,10 @@ func (k *mTick) next(q *mQueue, n int, strict bool) (list []*mJob) {
 
 // see takes the next entry about a job, and says why it may not come.
 func (k *mTick) see(j *mJob, entry, at string) (err error) {
-	foretold := len(j.log) > 0
-	if !foretold {
+	if len(j.log) == 0 {
 		j.takeIn()
 	}
-	switch {
+	switch foretold := len(j.log) > 0; {
 	case !foretold && j.status == "undecided" && (k.runs(j) || !j.t.asked && !k.bySQL && k.slots > 0): // a retry policy doesn't mind --type
 		j.decide()
 	case foretold || !k.runs(j):
