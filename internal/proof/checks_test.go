@@ -279,7 +279,7 @@ func (j *seen) judge() (bad []string) {
 }
 
 // outside are errors that no handler made.
-var outside = []string{"worker lost", "killed by signal ", "interrupted", "timeout after", "not started: quarantine: ", "stream: ", "the program "}
+var outside = []string{"worker lost", "killed by signal ", "interrupted", "timeout after", "not started: ", "stream: ", "the program "}
 
 // timeouts are those of the job types that don't have the instance's.
 var timeouts = map[string]time.Duration{"brief": time.Second, "sent": 3 * time.Second}

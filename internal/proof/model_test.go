@@ -161,14 +161,19 @@ func (j *mJob) operate(command string, flag bool, in string, priority int) (word
 	case command == "reschedule" && j.waits():
 		j.status, j.moved = when(in == "" || j.status == "submitted", j.status, when(in != "0s" || j.shut, "later", "due")), j.moved || in != ""
 		word, j.priority = "rescheduled", cmp.Or(priority, j.priority)
+		j.entry(word)
 	case command == "dismiss" && (j.status == "failed" || j.status == "closed"): // a second time does no harm
-		word, j.status, j.dismissed = "dismissed", "closed", j.dismissed || j.status == "failed"
+		if word = "dismissed"; j.status == "failed" {
+			j.entry(word)
+		}
+		j.status, j.dismissed = "closed", j.dismissed || j.status == "failed"
 	case command == "cancel" && (j.waits() || flag && !j.final()):
 		word = "cancelled"
 		j.end("closed", when(j.waits(), "cancelled", "failed"), "cancelled")
 	case command == "retry" && j.final() && (flag || j.status != "finished" && j.retriedAs == nil && !j.dismissed):
 		if other, word = j.q.add(&mJob{mSpec: j.mSpec, t: j.t, key: j.key, retryOf: j}, "keep"); word == "added" {
 			word, j.retriedAs, j.status = "retried", other, when(j.status == "failed", "closed", j.status)
+			j.entry(word)
 		}
 	}
 	return word, other
@@ -253,7 +258,9 @@ func (k *mTick) next(q *mQueue, n int, strict bool) (list []*mJob) {
 
 // see takes the next entry about a job, and says why it may not come.
 func (k *mTick) see(j *mJob, entry, at string) (err error) {
-	j.takeIn()
+	if len(j.log) == 0 {
+		j.takeIn()
+	}
 	switch foretold := len(j.log) > 0; {
 	case !foretold && j.status == "undecided" && (k.runs(j) || !j.t.asked && !k.bySQL && k.slots > 0): // a retry policy doesn't mind --type
 		j.decide()

@@ -433,6 +433,58 @@ func TestProceduresLetHeldJobsIn(t *testing.T) {
 	})
 }
 
+// leaves are what takes the first job in line, which has had an attempt if retried, out of its group's line.
+var leaves = map[string]struct {
+	retried bool
+	do      func(s env, key string)
+}{
+	"Answer": {true, func(s env, key string) {
+		must[queue.Answered](s.t)(s.Answer(s.t.Context(), queue.Answer{Type: "send", Key: key, Verdict: job.Finished}))
+	}},
+	"Enqueue": {false, func(s env, key string) {
+		must[job.Added](s.t)(s.Enqueue(s.t.Context(), job.Params{Type: "send", Key: key, OnDuplicate: job.ReplaceDuplicate}))
+	}},
+	"Cancel": {false, func(s env, key string) {
+		must[any](s.t)(nil, admin.Of(s.Queue).Cancel(s.t.Context(), s.byKey(key)))
+	}},
+	"job_answer": {true, func(s env, key string) { s.one("job_answer", "emails", nil, "send", key, "failed", nil, nil) }},
+	"job_cancel": {false, func(s env, key string) { s.one("job_cancel", "emails", nil, "send", key, nil) }},
+	"job_submit": {false, func(s env, key string) {
+		s.one("job_submit", "emails", "send", key, nil, `{"on_duplicate": "replace"}`)
+	}},
+	"job_submit_many": {false, func(s env, key string) {
+		s.call("job_submit_many", "emails", `[{"job_type": "send", "job_key": "`+key+`", "options": {"on_duplicate": "replace"}}]`)
+	}},
+}
+
+// A job that leaves its group's line before it starts lets the next one in.
+func TestLeavingTheLineLetsIn(t *testing.T) {
+	suiteWith(t, byRegion(0, map[string]int{"east": 1}), func(s env) {
+		for name, leave := range leaves {
+			if strings.HasPrefix(name, "job_") {
+				if s.db.SQL.Engine == "sqlite" {
+					continue
+				}
+				must[[]string](t)(s.db.MakeProcedures(t.Context(), []schema.Queue{queue.Options(s.Options).Table()}))
+			}
+			s.exec("DELETE FROM shop_emails")
+			for n := range 3 {
+				j := inRegion("east", 1)
+				j.Key = fmt.Sprint(name, n)
+				s.add(j)
+			}
+			require(t, len(s.start("w", 9)) == 1, "not one started")
+			s.exec("UPDATE shop_emails SET asked_time = create_time WHERE job_key = ?", name+"1")
+			if leave.retried {
+				s.exec("UPDATE shop_emails SET attempt = 1 WHERE job_key = ?", name+"1")
+			}
+			equal(t, column[string](s, "SELECT job_key FROM shop_emails WHERE part = 'line'"), []string{name + "1"}, "before "+name)
+			leave.do(s, name+"1")
+			equal(t, column[string](s, "SELECT job_key FROM shop_emails WHERE part = 'line'"), []string{name + "2"}, "after "+name)
+		}
+	})
+}
+
 // In the caller's transaction, calls happen with it or not at all, and each refusal undoes only its call.
 func TestProceduresOperateInATransaction(t *testing.T) {
 	proceduresSuite(t, asynchronous, func(s env) {

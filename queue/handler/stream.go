@@ -36,7 +36,8 @@ import (
 // program that closes stdin or stdout and lives on is treated alike.
 //
 // A job that must be stopped ends within Grace. Its answer still counts if it says that the work is finished or sent. After half of it, the program gets TERM whatever other jobs it has; their
-// errors name that job. Programs that keep ending without any answer are restarted ever more slowly.
+// errors name that job. Programs that keep ending without any answer, or don't start, are restarted ever more slowly. Until then,
+// jobs are not begun, and their attempts don't count.
 //
 // A Stream serves the jobs of one queue, because it tells them apart by ID. It is safe for concurrent use. Close it when the
 // worker has ended.
@@ -89,7 +90,9 @@ func (s *Stream) Handle(ctx context.Context, j *job.Job) (outcome job.Outcome) {
 	line := Message(j)
 	for {
 		t, err := s.take(ctx)
-		if err != nil {
+		if pause, ok := errors.AsType[*pausing](err); ok {
+			return job.Outcome{Verdict: job.NotBegun, Error: err.Error(), RetryAfter: max(1, time.Until(pause.until))}
+		} else if err != nil {
 			return tryAgain(err.Error())
 		}
 		outcome, unread := t.ask(ctx, j, line)
@@ -160,7 +163,7 @@ func (s *Stream) choose(now time.Time) (t *talk, mayStart bool, wait <-chan stru
 		t.taken++
 		return t, false, nil, nil
 	case free && len(s.talks)+s.starting == 0:
-		return nil, false, nil, fmt.Errorf("not started: the last %d programs ended without an answer, the latest with: %s", s.futile, s.lastEnd)
+		return nil, false, nil, &pausing{s.startAt, fmt.Sprintf("not started: the last %d programs ended without an answer, the latest with: %s", s.futile, s.lastEnd)}
 	}
 	if s.changed == nil {
 		s.changed = make(chan struct{})
@@ -168,9 +171,20 @@ func (s *Stream) choose(now time.Time) (t *talk, mayStart bool, wait <-chan stru
 	return nil, false, s.changed, nil
 }
 
+// pausing is the error of a job that no program takes until then.
+type pausing struct {
+	until time.Time
+	text  string
+}
+
+func (p *pausing) Error() string { return p.text }
+
 // launch starts a program for a job.
 func (s *Stream) launch(ctx context.Context) (t *talk, err error) {
 	t, err = s.open(ctx)
+	if err != nil && ctx.Err() == nil {
+		s.wasFutile(err.Error())
+	}
 	s.mu.Lock()
 	s.starting--
 	if err == nil {
@@ -240,7 +254,7 @@ func (s *Stream) leave(t *talk) {
 // maxStartDelay is the longest delay of a start after programs that ended without any answer.
 const maxStartDelay = 30 * time.Second
 
-// wasFutile records that a program ended without any answer. The second in a row delays the next start by 1 s, and each
+// wasFutile records that a program ended without any answer, or didn't start. The second in a row delays the next start by 1 s, and each
 // further one doubles the delay. Then it wakes waiting jobs.
 func (s *Stream) wasFutile(end string) {
 	s.mu.Lock()

@@ -24,6 +24,9 @@ const (
 	Stopped Verdict = "cancelled"
 	// Interrupted: the worker was stopped. The job runs again at once; the retry policy doesn't count the attempt.
 	Interrupted Verdict = "interrupted"
+	// NotBegun: the handler can't begin any job now. The job runs again later; the retry policy doesn't count the attempt. The worker
+	// starts no more jobs for this handler until RetryAfter is over.
+	NotBegun Verdict = "not begun"
 )
 
 // IsError says whether the verdict requires a retry decision.
@@ -38,7 +41,7 @@ type Outcome struct {
 	Result string
 	// Output is what the handler printed, or its tail; it is kept with the attempt.
 	Output string
-	// RetryAfter is the handler's own delay with TryAgain and Released; 0 leaves it to the policy.
+	// RetryAfter is the handler's own delay with TryAgain, Released and NotBegun; 0 leaves it to the policy.
 	RetryAfter time.Duration
 	// Count says that a Released attempt counts for the retry policy; in the last one, the job fails then.
 	Count bool

@@ -162,7 +162,7 @@ func (q Queue) withMiddleware(around []handler.Middleware) (Queue, error) {
 	return q, nil
 }
 
-var verdicts = []job.Verdict{job.Finished, job.TryAgain, job.Failed, job.Sent, job.Released, job.Stopped}
+var verdicts = []job.Verdict{job.Finished, job.TryAgain, job.Failed, job.Sent, job.Released, job.Stopped, job.NotBegun}
 
 // judged replaces an outcome whose verdict or result is invalid, and returns texts that can be stored.
 func judged(o job.Outcome) job.Outcome {

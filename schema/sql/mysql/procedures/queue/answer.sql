@@ -59,7 +59,7 @@ BEGIN
     ELSE
       {inline end}
     END CASE;
-    IF v_was IN ('locked', 'awaiting') THEN
+    IF v_was IN ('locked', 'awaiting', 'throttled') THEN
       CALL {jobs}$let_in(p_own, v_shard, v_group, v_factor);
     END IF;
   END IF;
