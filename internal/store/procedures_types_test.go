@@ -92,6 +92,8 @@ func TestProceduresStrictTypes(t *testing.T) {
 		s.add(job.Params{Type: "former"})
 		s.wantRefusal(31004, "unknown job type former", "job_submit", "emails", "former", nil, nil, nil)
 		s.wantRefusal(31004, "unknown job type Köln", "job_submit", "emails", "Köln", nil, nil, nil)
+		s.exec("INSERT INTO shop_job_types (queue, job_type) VALUES ('emails', '*')") // by a config that has it no more
+		s.wantRefusal(31004, "unknown job type former", "job_submit", "emails", "former", nil, nil, nil)
 		s.one("job_submit", "emails", "report", "z", nil, nil)
 		equal(t, s.grabbed("w1", 5), "z", "grabbed")
 	})
