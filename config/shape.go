@@ -183,7 +183,7 @@ type retryHandlerSection struct {
 // programSection is how a program runs: as which user, where, and with which limits.
 type programSection struct {
 	Dir        string               `mapstructure:"dir" of:"exec stream"`
-	Env        []string             `mapstructure:"env" of:"exec stream"`
+	Env        []string             `mapstructure:"env" of:"exec stream" word:"all"`
 	User       string               `mapstructure:"user" of:"exec stream"`
 	NoNewPrivs string               `mapstructure:"no_new_privs" of:"exec stream"`
 	Limits     programLimitsSection `mapstructure:"limits" of:"exec stream"`

@@ -35,8 +35,8 @@ import (
 // When no job is left that may go on, it gets TERM and, after Grace, KILL. If all were answered, it first has Grace to end. A
 // program that closes stdin or stdout and lives on is treated alike.
 //
-// A job that must be stopped ends within Grace. Its answer still counts if it says that the work is finished or sent. After half of it, the program gets TERM whatever other jobs it has; their
-// errors name that job. Programs that keep ending without any answer, or don't start, are restarted ever more slowly. Until then,
+// A job that must be stopped ends within Grace. Its answer still counts if it says that the work is finished or sent, or failed
+// for good. After half of it, the program gets TERM whatever other jobs it has; their errors name that job. Programs that keep ending without any answer, or don't start, are restarted ever more slowly. Until then,
 // jobs are not begun, and their attempts don't count.
 //
 // A Stream serves the jobs of one queue, because it tells them apart by ID. It is safe for concurrent use. Close it when the

@@ -63,8 +63,9 @@ func (o Outcome) Reason() string {
 	return o.Error
 }
 
-// overrideNever forbids a retry. Any other override is a delay, or None.
-const overrideNever = "never"
+// overrideNever forbids a retry. overrideRelease begins that of a release, perhaps with overrideCount, and a delay. Any other
+// override is a delay, or None.
+const overrideNever, overrideRelease, overrideCount = "never", "release", " count"
 
 // lostAt marks the override of an attempt that ended with its worker; the worker's last sign of life follows.
 const lostAt, lostLayout = "until ", "2006-01-02T15:04:05.000Z"
