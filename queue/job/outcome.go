@@ -22,7 +22,8 @@ const (
 	Released Verdict = "release"
 	// Stopped: an operator cancelled the job while it ran.
 	Stopped Verdict = "cancelled"
-	// Interrupted: the worker was stopped. The job runs again at once; the retry policy doesn't count the attempt.
+	// Interrupted: the worker was stopped, or the handler has no room. The job runs again at once; the retry policy doesn't count the
+	// attempt.
 	Interrupted Verdict = "interrupted"
 )
 

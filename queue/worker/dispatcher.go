@@ -88,7 +88,7 @@ func (s *source) settleAt() time.Time {
 // slot that a round has reserved isn't taken yet: that round asks for such a job.
 func (d *dispatcher) busy(s *source) (types []store.Types) {
 	for _, other := range d.sources {
-		if other != s && other.Name == s.Name && other.lane.width <= other.lane.running {
+		if other != s && other.Name == s.Name && (other.lane.width <= other.lane.running || other.room() <= other.running) {
 			types = append(types, other.serves)
 		}
 	}
