@@ -73,6 +73,7 @@ func (b builder) handler(path string, s handlerSection) (h Handler) {
 		h.Stream = s.Stream
 		h.Processes = b.integer(path+".processes", s.Processes, b.slots, 1, 10000)
 		h.InFlight = b.integer(path+".in_flight", s.InFlight, 1, 1, 10000)
+		h.Ahead = b.integer(path+".ahead", s.Ahead, 0, 0, 10000)
 		h.MaxJobs = b.integer(path+".max_jobs", s.MaxJobs, 0, 1, maxInt)
 		h.MaxMemory = b.size(path+".max_memory", s.MaxMemory, 1<<20)
 		h.RestartOn = texts.Map(s.RestartOn, b.absolute)
@@ -181,7 +182,7 @@ func (b builder) umask(path, text string) *fs.FileMode {
 // roomIn is how many jobs of a type may run at once on this host, so that none waits for a program of its stream. It is
 // at most concurrency, where 0 means all the worker's slots.
 func (b builder) roomIn(h Handler, concurrency int) int {
-	room := h.Processes * h.InFlight
+	room := h.Processes * (h.InFlight + h.Ahead)
 	if h.Stream == nil || room >= b.slots || concurrency > 0 && room >= concurrency {
 		return concurrency
 	}

@@ -144,7 +144,7 @@ func built(t *testing.T, path []string, text string) (*Config, error) {
 	content := at
 	for i, key := range path {
 		if i == len(path)-1 {
-			if slices.Contains([]string{"processes", "in_flight", "start_timeout", "max_jobs", "max_memory", "restart_on"}, key) {
+			if slices.Contains([]string{"processes", "in_flight", "ahead", "start_timeout", "max_jobs", "max_memory", "restart_on"}, key) {
 				at["stream"] = at["exec"]
 				delete(at, "exec")
 			}

@@ -164,6 +164,7 @@ type handlerSection struct {
 	Stream       []string `mapstructure:"stream"`
 	Processes    string   `mapstructure:"processes" of:"stream"`
 	InFlight     string   `mapstructure:"in_flight" of:"stream"`
+	Ahead        string   `mapstructure:"ahead" of:"stream"`
 	StartTimeout string   `mapstructure:"start_timeout" of:"stream"`
 	MaxJobs      string   `mapstructure:"max_jobs" of:"stream"`
 	MaxMemory    string   `mapstructure:"max_memory" of:"stream"`

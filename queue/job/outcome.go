@@ -22,10 +22,11 @@ const (
 	Released Verdict = "release"
 	// Stopped: an operator cancelled the job while it ran.
 	Stopped Verdict = "cancelled"
-	// Interrupted: the worker was stopped. The job runs again at once; the retry policy doesn't count the attempt.
+	// Interrupted: the worker was stopped, or the handler has no room. The job runs again at once; the retry policy doesn't count the
+	// attempt.
 	Interrupted Verdict = "interrupted"
-	// NotBegun: the handler can't begin any job now. The job runs again later; the retry policy doesn't count the attempt. The worker
-	// starts no more jobs for this handler until RetryAfter is over.
+	// NotBegun: the handler could not begin the job. It runs again after RetryAfter; the retry policy doesn't count the attempt. Until
+	// then, the worker starts no more jobs for this handler.
 	NotBegun Verdict = "not begun"
 )
 
@@ -41,7 +42,7 @@ type Outcome struct {
 	Result string
 	// Output is what the handler printed, or its tail; it is kept with the attempt.
 	Output string
-	// RetryAfter is the handler's own delay with TryAgain, Released and NotBegun; 0 leaves it to the policy.
+	// RetryAfter is the handler's own delay with TryAgain and Released, where 0 leaves it to the policy, and NotBegun.
 	RetryAfter time.Duration
 	// Count says that a Released attempt counts for the retry policy; in the last one, the job fails then.
 	Count bool

@@ -92,7 +92,7 @@ func (d *dispatcher) busy(s *source) (types []store.Types) {
 		if other.Name != s.Name {
 			continue
 		}
-		if other != s && other.lane.width <= other.lane.running {
+		if other != s && (other.lane.width <= other.lane.running || other.room() <= other.running) {
 			types = append(types, other.serves)
 		}
 		for name := range other.resting {

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -191,15 +192,32 @@ func resting(list []store.Settled) (n int) {
 // wants returns how many slots the source could use now. While its jobs wait for room, it keeps one, to start the first of them
 // at once; but not if others want slots.
 func (s *source) wants(accepting, others bool) int {
+	n := s.taken() + s.owed()
 	if (s.mayStart() || s.failing) && accepting {
-		return s.lane.width
-	}
-	n := s.running + s.owed()
-	for _, r := range s.rounds {
-		n += r.Slots
+		return min(s.lane.width, max(n, s.room()+s.owed()))
 	}
 	if accepting && !others && s.gone == nil && s.waits() {
 		n++
+	}
+	return n
+}
+
+// taken is how many jobs run, or may be started by a round.
+func (s *source) taken() int {
+	n := s.running
+	for _, r := range s.rounds {
+		n += r.Slots
+	}
+	return n
+}
+
+// room is how many jobs the handlers can have at once now.
+func (s *source) room() (n int) {
+	for _, t := range s.types {
+		if s.streams[t] == nil {
+			return math.MaxInt32
+		}
+		n += s.streams[t].Room()
 	}
 	return n
 }
