@@ -56,7 +56,9 @@ func (p *play) operateBySQL(j *mJob, command string, flag bool, in string, prior
 	p.Helper()
 	word, other := j.operate(command, flag, in, priority)
 	if word == "retried" {
-		p.expect(other)
+		if p.expect(other); j.q.shards > 0 { // no procedure knows shards: the next tick takes the copy in
+			other.status, other.log, other.moved = "submitted", nil, false
+		}
 	}
 	args := []any{j.q.name, j.id, nil, nil}
 	switch command {
