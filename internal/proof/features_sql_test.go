@@ -86,7 +86,7 @@ func (p *play) operateBySQL(j *mJob, command string, flag bool, in string, prior
 func (p *play) submit(t *rapid.T) {
 	p.T = t
 	q := pick(t, "queue", p.queues[:4]...)
-	j, own := p.spec(q, "keep")
+	j, own := p.spec(q, "ignore")
 	for _, j := range p.copies(j, own, pick(t, "copies", 1, 2, 20)) {
 		options := p.fields(j)
 		for _, name := range []string{"queue", "job_type", "job_key", "job_data"} {
@@ -96,7 +96,7 @@ func (p *play) submit(t *rapid.T) {
 			delete(options, "scheduled_run_time")
 			options["at"] = at
 		}
-		got, word := q.add(j, "keep")
+		got, word := q.add(j, "ignore")
 		out := p.call("job_submit", q.name, j.t.name, j.key, j.data, string(dbtest.Must(json.Marshal(options))(t)))
 		if word == "added" {
 			p.expect(j)
