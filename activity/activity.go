@@ -18,13 +18,14 @@ const NoRun = -1
 // None is the word NONE: the text that an entry or a job doesn't have.
 const None = texts.None
 
-// Kind says whether an entry is about a worker or a job.
+// Kind says whether an entry is about a worker, a job or a queue.
 type Kind string
 
 // The kinds.
 const (
 	Worker Kind = "worker"
 	Job    Kind = "job"
+	Queue  Kind = "queue"
 )
 
 // State is what happened. A worker is Starting, then Finished, with an error if a wait failed, or Error if it died or
@@ -42,10 +43,21 @@ const (
 	Released State = "released"
 	// Cancelled: an operator ended the job before it started, or between two attempts.
 	Cancelled State = "cancelled"
+	// Dismissed, Rescheduled, Retried: an operator did this to a job. Stopping: she asked the job's worker to stop it.
+	Dismissed   State = "dismissed"
+	Rescheduled State = "rescheduled"
+	Retried     State = "retried"
+	Stopping    State = "stopping"
+	// Paused and Resumed: an operator did this to a queue.
+	Paused  State = "paused"
+	Resumed State = "resumed"
 )
 
+// Operated are the states that an operator makes. Their Output says who it was, and of how many jobs at once.
+var Operated = []State{Cancelled, Dismissed, Rescheduled, Retried, Stopping, Paused, Resumed}
+
 // States are all states.
-var States = []State{Added, Starting, Finished, Error, Failed, Cancelled, Released}
+var States = append([]State{Added, Starting, Finished, Error, Failed, Released}, Operated...)
 
 // Entry is one row of the log. Texts that don't apply are None, numbers 0.
 type Entry struct {
@@ -66,7 +78,8 @@ type Entry struct {
 	// RunMS is how long an outcome's attempt took, in milliseconds; NoRun if nothing ran.
 	RunMS int64 `db:"run_ms"`
 	Error string
-	// Output is what the handler printed, or the tail of it. For Added, it names the schedule that added the job, if any.
+	// Output is what the handler printed, or the tail of it. For Added, it names the schedule that added the job, if any; for
+	// Operated, the operator.
 	Output string
 }
 
@@ -228,9 +241,10 @@ func (by Filter) terms() (w engine.Where) {
 // JSON is an entry for scripts: what doesn't apply is null. Field names don't change; new ones may be added.
 type JSON struct {
 	At time.Time `json:"at"`
-	// Kind is "worker" or "job".
+	// Kind is "worker", "job" or "queue".
 	Kind Kind `json:"kind"`
-	// State is "added", "starting", "finished", "error", "failed", "cancelled" or "released".
+	// State is "added", "starting", "finished", "error", "failed" or "released"; or, by an operator, "cancelled",
+	// "dismissed", "rescheduled", "retried", "stopping", "paused" or "resumed".
 	State State `json:"state"`
 	// Queue is the queue of the job; null for a worker.
 	Queue *string `json:"queue"`
@@ -250,7 +264,7 @@ type JSON struct {
 	// RunMS is how long the attempt ran, if State is its outcome. It is also 0 if nothing ran.
 	RunMS int64   `json:"run_ms"`
 	Error *string `json:"error"`
-	// Output is the last 16 KiB that the handler printed.
+	// Output is the last 16 KiB that the handler printed, or who operated: "by anna, one of 240".
 	Output *string `json:"output"`
 }
 

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -140,6 +141,10 @@ func entryRow(at string, e activity.Entry) []string {
 	if e.Kind == activity.Job {
 		job = strconv.FormatInt(e.JobID, 10)
 	}
+	said := e.Error
+	if said == activity.None && slices.Contains(activity.Operated, e.State) {
+		said = e.Output // the operator
+	}
 	switch {
 	case e.Attempt == 0:
 	case e.State == activity.Starting:
@@ -151,6 +156,6 @@ func entryRow(at string, e activity.Entry) []string {
 	}
 	return []string{
 		at, string(e.Kind), string(e.State), dash(e.Queue), job, dash(e.JobType), dash(e.JobKey), attempt, waited, ran,
-		dash(e.WorkerID), dash(e.Error),
+		dash(e.WorkerID), dash(said),
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -115,7 +116,7 @@ func (s *shown) note(e activity.Entry) {
 			s.Schedule, s.Slot = &name, job.Time{Time: slot}
 		}
 	}
-	if e.Attempt == 0 {
+	if e.Attempt == 0 || e.State != activity.Cancelled && slices.Contains(activity.Operated, e.State) {
 		return
 	}
 	if n := len(s.Attempts); n == 0 || s.Attempts[n-1].Attempt != e.Attempt {

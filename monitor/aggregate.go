@@ -7,7 +7,9 @@ import (
 	"math"
 	"time"
 
+	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/texts"
 )
 
 // AggregateOptions controls how an hour is aggregated.
@@ -59,8 +61,9 @@ func (m *Monitor) recountLate(ctx context.Context, before time.Time) error {
 	for hour := range known {
 		var there, uncounted int64
 		err := m.db.SQL.GetContext(ctx, &there, query, engine.At(hour), engine.At(hour.Add(time.Hour)))
-		if err == nil && there > counted[hour] { // metrics leave out cancellations
-			err = m.db.SQL.GetContext(ctx, &uncounted, query+" AND kind = 'job' AND state = 'cancelled'", engine.At(hour), engine.At(hour.Add(time.Hour)))
+		if err == nil && there > counted[hour] { // metrics leave out what operators do
+			states := append([]any{engine.At(hour), engine.At(hour.Add(time.Hour))}, texts.Map(activity.Operated, func(s activity.State) any { return string(s) })...)
+			err = m.db.SQL.GetContext(ctx, &uncounted, query+" AND state IN "+engine.In(len(activity.Operated)), states...)
 		}
 		if err != nil {
 			return fmt.Errorf("count the activity: %w", err)

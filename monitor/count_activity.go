@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hipq/hipq/activity"
@@ -34,7 +35,7 @@ func (m *Monitor) countBetween(ctx context.Context, from, to time.Time, most int
 		switch {
 		case g.kind == activity.Worker:
 			counted.row(workersKey).Workers.count(g.state, times.Count)
-		case g.state != activity.Cancelled: // nothing was attempted
+		case !slices.Contains(activity.Operated, g.state): // nothing was attempted
 			counted.row(key{g.queue, g.jobType}).Counts.count(g, times)
 		}
 	}

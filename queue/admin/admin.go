@@ -4,17 +4,21 @@ package admin
 import (
 	"context"
 
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
 
 // Queue operates on a queue. It is safe for concurrent use.
 type Queue struct {
 	s *store.Queue
-	// who is the name of the operator in the activity; empty if it is unknown.
+	// who is the name of the operator in the activity; empty if it is unknown. of is how many jobs she changes, or 0.
 	who string
+	of  int
 }
 
 // Registered returns all queues that the database knows, by name, without their types. It skips unreadable rows, with a
@@ -39,15 +43,28 @@ var (
 // Of returns an application's queue for operating on it.
 func Of(q *queue.Queue) *Queue { return &Queue{s: (*store.Queue)(q)} }
 
-// By returns the queue for a person: the activity of what she cancels and adds says that it was her.
-func (q *Queue) By(who string) *Queue { return &Queue{q.s, who} }
+// By returns the queue for a person: the activity of what she does says that it was her.
+func (q *Queue) By(who string) *Queue { return &Queue{q.s, who, q.of} }
+
+// Among returns the queue for an action on n jobs, of which a call may change some: the activity says how many.
+func (q *Queue) Among(n int) *Queue { return &Queue{q.s, q.who, n} }
 
 // note is what the activity's output says of a change.
 func (q *Queue) note() string {
-	if q.who == "" {
+	switch {
+	case q.who == "":
 		return ""
+	case q.of > 1:
+		return "by " + q.who + ", one of " + texts.Thousands(q.of)
 	}
 	return "by " + q.who
+}
+
+// record writes what an operator did to a job into the activity.
+func (q *Queue) record(ctx context.Context, tx *engine.Tx, j *job.Job, state activity.State) error {
+	entry := q.s.Entry(j, state)
+	entry.Output = q.note()
+	return activity.Write(ctx, tx, q.s.DB(), []activity.Entry{entry})
 }
 
 // Reshard applies the queue's options as hipq init does: it registers the limits, divides the jobs into shards while workers

@@ -86,6 +86,9 @@ func (q *Queue) Stop(ctx context.Context, id int64) (asked string, err error) {
 			return q.s.Reject(ctx, tx, workers.Worker{}, j)
 		case j.Status.HasWorker():
 			asked = j.WorkerID
+			if err := q.record(ctx, tx, j, activity.Stopping); err != nil {
+				return err
+			}
 			return tx.Write(ctx, "UPDATE "+q.s.Table()+" "+q.s.DB().SQL.ByID+" SET stopping = 1 WHERE id = ?", id)
 		}
 		o := job.Outcome{Verdict: job.Stopped, Error: job.Cancelled, Result: j.Result, Output: j.Output, Ran: j.Outcome(tx.Now).Ran}
@@ -137,7 +140,11 @@ func (q *Queue) Reschedule(ctx context.Context, id int64, w RescheduleOptions) e
 		}
 		when = policy.Opening(j.Windows, q.s.Location, when)
 		status, wake := policy.StatusAt(when, tx.Now)
-		if err := q.s.LetIn(ctx, tx, j); err != nil { // others of its group may have waited behind it
+		err := q.s.LetIn(ctx, tx, j) // others of its group may have waited behind it
+		if err == nil {
+			err = q.record(ctx, tx, j, activity.Rescheduled)
+		}
+		if err != nil {
 			return err
 		}
 		return tx.Write(ctx, "UPDATE "+q.s.Table()+" "+q.s.DB().SQL.ByID+store.ScheduledAnew+", priority = COALESCE(?, priority) WHERE id = ?",
@@ -159,7 +166,12 @@ func (q *Queue) pause(ctx context.Context, paused bool) error {
 	}
 	if err == nil {
 		err = q.s.DB().SQL.Tx(ctx, func(tx *engine.Tx) error {
-			if err := tx.Write(ctx, "UPDATE "+q.s.DB().Queues()+" SET paused = ? WHERE queue = ?", paused, q.s.Name); err != nil || !paused {
+			was, err := engine.Changed(tx.ExecContext(ctx, "UPDATE "+q.s.DB().Queues()+" SET paused = ? WHERE queue = ? AND paused <> ?", paused, q.s.Name, paused))
+			entry := activity.Entry{Kind: activity.Queue, State: map[bool]activity.State{true: activity.Paused, false: activity.Resumed}[paused], Queue: q.s.Name, Output: q.note()}
+			if err == nil && was {
+				err = activity.Write(ctx, tx, q.s.DB(), []activity.Entry{entry})
+			}
+			if err != nil || !paused {
 				return err
 			}
 			// wait for rounds that have their turn and haven't seen the pause

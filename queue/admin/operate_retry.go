@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -78,6 +79,9 @@ func (q *Queue) repeat(ctx context.Context, tx *engine.Tx, j *job.Job) (job.Adde
 	if err := tx.Write(ctx, "UPDATE "+q.s.Table()+" "+q.s.DB().SQL.ByID+" SET retry_of = ? WHERE id = ?", j.ID, added.ID); err != nil {
 		return job.Added{}, err
 	}
+	if err := q.record(ctx, tx, j, activity.Retried); err != nil {
+		return job.Added{}, err
+	}
 	// keep update_time, because purge uses it
 	return added, tx.Write(ctx, "UPDATE "+q.s.Table()+" "+q.s.DB().SQL.ByID+
 		" SET retried_as = ?, status = CASE status WHEN 'failed' THEN 'closed' ELSE status END WHERE id = ?", added.ID, j.ID)
@@ -105,6 +109,12 @@ func unless[T any](left bool, value T) *T {
 // Dismiss closes some hundreds of failed jobs at once. It may be repeated. Refused: ErrNotFinal, ErrNotFailed, ErrNotFound.
 func (q *Queue) Dismiss(ctx context.Context, ids ...int64) error {
 	return q.operate(ctx, operation{"dismiss", CanDismiss, nil, func(ctx context.Context, tx *engine.Tx, _ int, j *job.Job) error {
+		if j.Status == job.StatusClosed {
+			return nil
+		}
+		if err := q.record(ctx, tx, j, activity.Dismissed); err != nil {
+			return err
+		}
 		return tx.Write(ctx, "UPDATE "+q.s.Table()+" "+q.s.DB().SQL.ByID+" SET status = 'closed' WHERE id = ?", j.ID)
 	}}, ids)
 }

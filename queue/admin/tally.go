@@ -13,7 +13,7 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// Tally is how many jobs a queue has by status, each up to TallyMost of it.
+// Tally is how many jobs a queue has by status, each counted up to some number.
 type Tally map[Status]int64
 
 // paused counts 1 for a paused queue. overdue are scheduled ones that are due.
@@ -52,10 +52,25 @@ var tallied = []struct {
 	{Finished, conditions[Finished], ""},
 }
 
-// Tallies counts the jobs of queues of one database, 30 of them in one query, because SQLite joins up to 500 parts.
-func Tallies(ctx context.Context, queues ...*queue.Queue) (all []Tally, err error) {
+// AtLeast formats a count that ended at most: 1,234, or 100,000+.
+func AtLeast(n, most int64) string {
+	return texts.Thousands(n) + map[bool]string{true: "+"}[n >= most]
+}
+
+// Tallies counts the jobs of queues of one database, each status up to TallyMost.
+func Tallies(ctx context.Context, queues ...*queue.Queue) ([]Tally, error) {
+	return talliesUpTo(ctx, TallyMost, queues)
+}
+
+// TalliesTo counts the jobs of queues of one database, each status up to most of it.
+func TalliesTo(ctx context.Context, most int64, queues ...*queue.Queue) ([]Tally, error) {
+	return talliesUpTo(ctx, func(Status) int64 { return most }, queues)
+}
+
+// talliesUpTo counts 30 queues in one query, because SQLite joins up to 500 parts.
+func talliesUpTo(ctx context.Context, most func(Status) int64, queues []*queue.Queue) (all []Tally, err error) {
 	for some := range slices.Chunk(queues, 30) {
-		found, err := tallies(ctx, some)
+		found, err := tallies(ctx, most, some)
 		if all = append(all, found...); err != nil {
 			return nil, texts.Wrap(err, "count the jobs")
 		}
@@ -63,7 +78,7 @@ func Tallies(ctx context.Context, queues ...*queue.Queue) (all []Tally, err erro
 	return all, nil
 }
 
-func tallies(ctx context.Context, queues []*queue.Queue) ([]Tally, error) {
+func tallies(ctx context.Context, most func(Status) int64, queues []*queue.Queue) ([]Tally, error) {
 	var parts []string
 	var args []any
 	all := make([]Tally, len(queues))
@@ -74,7 +89,7 @@ func tallies(ctx context.Context, queues []*queue.Queue) ([]Tally, error) {
 			hint := q.s.Index(cmp.Or(t.index, schema.ClaimIndex))
 			where := strings.ReplaceAll(t.where, "{now}", "(SELECT "+q.s.DB().SQL.NowSQL+")")
 			parts = append(parts, "SELECT ? AS queue, ? AS status, COUNT(*) AS n FROM (SELECT 1 FROM "+q.s.Table()+" "+hint+" WHERE "+where+" LIMIT ?) AS some")
-			args = append(args, n, string(t.status), TallyMost(t.status))
+			args = append(args, n, string(t.status), most(t.status))
 		}
 		parts = append(parts, "SELECT ? AS queue, ? AS status, COUNT(*) AS n FROM "+q.s.DB().Queues()+" WHERE queue = ? AND paused <> 0")
 		args = append(args, n, string(paused), of.Name)
@@ -85,13 +100,13 @@ func tallies(ctx context.Context, queues []*queue.Queue) ([]Tally, error) {
 		var n int64
 		err := row.Scan(&queue, &status, &n)
 		if err == nil {
-			all[queue][status] = min(all[queue][status]+n, TallyMost(status))
+			all[queue][status] = min(all[queue][status]+n, most(status))
 		}
 		return err
 	})})
 	for _, t := range all {
-		t[Due] = min(t[Due]+t[overdue], TallyMost(Due))
-		if t[Scheduled] < TallyMost(Scheduled) { // all were counted, with those that are due
+		t[Due] = min(t[Due]+t[overdue], most(Due))
+		if t[Scheduled] < most(Scheduled) { // all were counted, with those that are due
 			t[Scheduled] = max(0, t[Scheduled]-t[overdue])
 		}
 		delete(t, overdue)

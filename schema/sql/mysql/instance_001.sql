@@ -2,8 +2,9 @@
 CREATE TABLE IF NOT EXISTS {activity} (
   id        BIGINT NOT NULL AUTO_INCREMENT,
   at        DATETIME(6) NOT NULL,
-  kind      ENUM('worker','job') CHARACTER SET ascii NOT NULL,
-  state     ENUM('added','starting','finished','error','failed','cancelled','released') CHARACTER SET ascii NOT NULL,
+  kind      ENUM('worker','job','queue') CHARACTER SET ascii NOT NULL,
+  state     ENUM('added','starting','finished','error','failed','cancelled','released','dismissed','rescheduled','retried','stopping',
+              'paused','resumed') CHARACTER SET ascii NOT NULL,
   queue     VARCHAR(48) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT 'NONE',
   job_id    BIGINT NOT NULL DEFAULT 0,
   job_type  VARBINARY(256) NOT NULL DEFAULT 'NONE',
