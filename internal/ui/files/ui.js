@@ -162,7 +162,7 @@ addEventListener("click", (e) => {
 
 // The values of a chart are shown where the pointer is.
 addEventListener("pointerover", (e) => {
-  const slot = e.target.closest?.(".slots g"), tip = by("tip");
+  const slot = e.target.closest?.(".slots g, .span g"), tip = by("tip");
   if (!tip) return;
   tip.hidden = !slot;
   if (!slot) return;
