@@ -173,7 +173,7 @@ func (s *Server) typePage(v *view) error {
 	if n := slices.IndexFunc(lately, func(days int) bool { return v.Form("days") == strconv.Itoa(days) }); n >= 0 {
 		p.Days = lately[n]
 	}
-	p.Windows, p.Measured = sums, metrics.Measured
+	p.Windows, p.Measured = sums, metrics.Measured || sums[len(sums)-1].Started > 0
 	p.Chart = metrics.TypeView(p.Type, to.AddDate(0, 0, -p.Days), hours[len(hours)-24*p.Days:])
 	return v.show("lately", p.Type, p)
 }

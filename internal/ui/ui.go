@@ -185,7 +185,7 @@ var files embed.FS
 
 var templates = sync.OnceValue(func() *template.Template {
 	return template.Must(report.Templates().Funcs(template.FuncMap{
-		"ago": ago, "causes": func(n int64, done bool) string { return texts.Thousands(n) + map[bool]string{false: "+"}[done] }, "datetime": datetime, "rel": rel, "list": list, "query": query, "shown": shown, "span": texts.Duration, "word": word,
+		"called": called, "causes": func(n int64, done bool) string { return texts.Thousands(n) + map[bool]string{false: "+"}[done] }, "datetime": datetime, "rel": rel, "list": list, "query": query, "shown": shown, "span": texts.Duration, "word": word,
 	}).ParseFS(files, "files/*.html"))
 })
 

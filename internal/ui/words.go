@@ -91,6 +91,14 @@ func word(text string) string {
 	return texts.Clip(text, 512)
 }
 
+// called is what a list calls a job: its key, or its number.
+func called(key string, id int64) string {
+	if key == "" || key == job.None {
+		return fmt.Sprint("job ", id)
+	}
+	return texts.Clip(key, 80)
+}
+
 // query is a query string of names and values in turn; empty values are left out.
 func query(pairs ...any) template.URL {
 	v := url.Values{}

@@ -31,16 +31,17 @@ const isSelected = (node) => !getSelection().isCollapsed && getSelection().conta
 
 // patch makes an element like another one. What somebody typed, chose, opened, selected, focused or scrolled stays.
 const own = new Set(["data-at", "open", "disabled"]);
-const like = (a, b) => a && a.nodeName === b.nodeName && (a.id || "") === (b.id || "");
+const idOf = (node) => node.getAttribute?.("id") || ""; // form.id may be a field of that name
+const like = (a, b) => a && a.nodeName === b.nodeName && idOf(a) === idOf(b);
 const patch = (old, next) => {
   for (const { name } of [...old.attributes]) if (!next.hasAttribute(name) && !own.has(name)) old.removeAttribute(name);
   for (const { name, value } of next.attributes) if (old.getAttribute(name) !== value && !own.has(name)) old.setAttribute(name, value);
   if (old.matches("[data-rows]")) hold(old, next);
-  const news = [...next.childNodes], ids = new Set(news.map((n) => n.id)), known = new Map([...old.children].filter((c) => c.id).map((c) => [c.id, c]));
+  const news = [...next.childNodes], ids = new Set(news.map(idOf)), known = new Map([...old.children].filter(idOf).map((c) => [idOf(c), c]));
   let at = old.firstChild;
   for (const n of news) {
-    const same = n.id ? known.get(n.id) : like(at, n) ? at : null;
-    while (same && at && at !== same && !(at.id && ids.has(at.id))) at = drop(at);
+    const same = idOf(n) ? known.get(idOf(n)) : like(at, n) ? at : null;
+    while (same && at && at !== same && !(idOf(at) && ids.has(idOf(at)))) at = drop(at);
     if (!same) old.insertBefore(n, at);
     else if (same !== at) old.insertBefore(same, at);
     else at = at.nextSibling;
@@ -110,6 +111,7 @@ const live = () => {
   document.addEventListener("visibilitychange", () => { say(""); stale = true; listen(); });
   setInterval(renew, 250);
   const button = by("pause"), show = () => { button.textContent = paused() ? "Go on updating" : "Stop updating"; root.classList.toggle("paused", paused()); };
+  if (!button) return; // on the wall
   button.hidden = false;
   button.addEventListener("click", () => { sessionStorage.paused = paused() ? "no" : "yes"; show(); if (!paused()) renew(true); });
   show();
@@ -120,7 +122,7 @@ const boxes = () => all("input[name=id]");
 const dress = () => {
   ahead = page().dataset.now - Date.now();
   tick();
-  const bar = page().querySelector(".bar");
+  const bar = page().querySelector(".chooser");
   if (!bar) return;
   const match = bar.querySelector("[name=all]")?.checked, n = boxes().filter((b) => b.checked).length;
   bar.querySelector("output").textContent = match ? `All ${bar.dataset.all} selected` : `${n.toLocaleString("en")} selected`;
@@ -132,10 +134,10 @@ addEventListener("click", (e) => {
     const list = boxes(), from = list.findIndex((b) => b.id === last), to = list.indexOf(e.target);
     if (e.shiftKey && from >= 0) for (const b of list.slice(Math.min(from, to), Math.max(from, to) + 1)) b.checked = e.target.checked;
     last = e.target.id;
-    const match = page().querySelector(".bar [name=all]");
+    const match = page().querySelector(".chooser [name=all]");
     if (match && !e.target.checked) match.checked = false;
     dress();
-  } else if (e.target.matches?.("[data-page], .bar [name=all]")) {
+  } else if (e.target.matches?.("[data-page], .chooser [name=all]")) {
     for (const b of boxes()) b.checked = e.target.checked;
     dress();
   }
