@@ -370,7 +370,8 @@ func TestCalm(t *testing.T) {
 	s.add(job.Params{Type: "send", Key: "unseen"})
 	time.Sleep(live + 2*time.Second)
 	dbtest.Ensure(t, !strings.Contains(b.text(), "unseen"), "it was renewed in spite of the pause")
-	b.click("Go on updating")
+	dbtest.Same(t, value[string](b, `document.getElementById("pause").innerText`), "Go on updating")
+	value[int](b, `document.getElementById("pause").click(), 0`)
 	b.waitFor("unseen")
 	// nothing moves for people who don't want that
 	call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-reduced-motion", Value: "reduce"}}})
