@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -123,6 +124,10 @@ func (a *app) load(cmd *cobra.Command) (*config.Config, error) {
 	c, err := config.Load(a.loadOptions(cmd))
 	if err != nil {
 		return nil, err
+	}
+	host, _ := os.Hostname()
+	for n := range c.Queues {
+		c.Queues[n].Config = host + ":" + c.File
 	}
 	if cmd.Name() == "init" || a.err.isTerminal() { // cron would mail them each minute
 		for _, warning := range c.Warnings {

@@ -25,7 +25,7 @@ time windows and order, the pause of its queue, and the concurrency of the host.
 still apply. It is an attempt like any other, with a lock, a timeout, a retry decision and entries in the activity. It
 prints the handler's output, set apart, and how the attempt ended.
 
-Exit codes: 0 the attempt finished (or has sent its work, if the job is asynchronous) · 1 it failed, or the job can't be
+Exit codes: 0 the attempt finished (or has sent its work, or released the job) · 1 it failed, or the job can't be
 run · 64 usage · 75 the database is unreachable or busy · 78 configuration ·
 130 interrupted by SIGINT · 129 or 143 by SIGHUP or SIGTERM.`
 
@@ -145,6 +145,8 @@ func (i *instance) became(j *job.Job) string {
 	switch {
 	case j.Status == job.StatusAwaiting:
 		return "has sent its work, and waits for an answer"
+	case j.State() == job.Retry && j.Error == job.None:
+		return "released its job; the next is due at " + i.local(j.ScheduledRunTime)
 	case j.State() == job.Retry:
 		return fmt.Sprintf("failed (%s); the next is due at %s", j.Error, i.local(j.ScheduledRunTime))
 	case j.State() == job.Error:

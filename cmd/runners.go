@@ -66,7 +66,7 @@ func (r *runners) handler(c config.Handler) (handler.Handler, error) {
 		r.close = append(r.close, h.Close)
 		return h, nil
 	case c.Stream != nil:
-		s := &handler.Stream{Processes: c.Processes, InFlight: c.InFlight, StartTimeout: c.StartTimeout, MaxJobs: c.MaxJobs, MaxMemory: c.MaxMemory, RestartOn: c.RestartOn, Log: r.log}
+		s := &handler.Stream{Processes: c.Processes, InFlight: c.InFlight, Ahead: c.Ahead, StartTimeout: c.StartTimeout, MaxJobs: c.MaxJobs, MaxMemory: c.MaxMemory, RestartOn: c.RestartOn, Log: r.log}
 		r.describe(&s.Program, c)
 		r.close = append(r.close, s.Close)
 		return s, r.fits(&s.Program, c)

@@ -22,6 +22,8 @@ type checker struct {
 	errs   []error
 	// refused are the keys of errs. unsure are sections with an unknown key, which may be a misspelt missing key.
 	refused, unsure map[string]bool
+	// words are lists that were given as a word, which stands for one: see the tag word.
+	words map[string]bool
 	// warnings are about usable settings that should be changed.
 	warnings []string
 	// settings are all settings read.
@@ -30,7 +32,7 @@ type checker struct {
 }
 
 func newChecker() *checker {
-	return &checker{origin: map[string]string{}, refused: map[string]bool{}, unsure: map[string]bool{}, outer: map[string]string{}}
+	return &checker{origin: map[string]string{}, refused: map[string]bool{}, unsure: map[string]bool{}, words: map[string]bool{}, outer: map[string]string{}}
 }
 
 func (c *checker) warn(format string, args ...any) {

@@ -90,8 +90,9 @@ type Handler struct {
 	Exec []string
 	// Stream is the program that takes one job after another, and its arguments.
 	Stream []string
-	// Processes is how many programs of a stream a worker runs at most. InFlight is how many jobs each has at once.
-	Processes, InFlight int
+	// Processes is how many programs of a stream a worker runs at most. InFlight is how many jobs each has at once. Ahead is how
+	// many more are started for each.
+	Processes, InFlight, Ahead int
 	// StartTimeout is how long a stream's program may take to start; 0 leaves that to the programs.
 	StartTimeout time.Duration
 	// MaxJobs, MaxMemory and RestartOn say when a stream's program gets no more jobs; 0 and none mean never.

@@ -122,7 +122,7 @@ queues:
         concurrency: 2
         handler: {exec: [./run], dir: /srv}
         alert: {failed: {warning: 8}, oldest_due: {critical: off}}
-        retry_handler: {exec: [ask, again], env: [A=b]}
+        retry_handler: {exec: [ask, again], env: all}
       - name: elsewhere
   - name: files
     allow_weightless: no
@@ -180,7 +180,7 @@ queues:
 				},
 				RetryHandlers: map[string]Handler{
 					"Send: ü.x": {Key: "queues.emails.retry_handler", Exec: []string{"ask"}, Dir: dir},
-					"send":      {Key: "queues.emails.job_types.send.retry_handler", Exec: []string{"ask", "again"}, Dir: dir, Env: []string{"A=b"}},
+					"send":      {Key: "queues.emails.job_types.send.retry_handler", Exec: []string{"ask", "again"}, Dir: dir, Env: []string{"*"}},
 				},
 			},
 			{

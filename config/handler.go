@@ -73,6 +73,7 @@ func (b builder) handler(path string, s handlerSection) (h Handler) {
 		h.Stream = s.Stream
 		h.Processes = b.integer(path+".processes", s.Processes, b.slots, 1, 10000)
 		h.InFlight = b.integer(path+".in_flight", s.InFlight, 1, 1, 10000)
+		h.Ahead = b.integer(path+".ahead", s.Ahead, 0, 0, 10000)
 		h.MaxJobs = b.integer(path+".max_jobs", s.MaxJobs, 0, 1, maxInt)
 		h.MaxMemory = b.size(path+".max_memory", s.MaxMemory, 1<<20)
 		h.RestartOn = texts.Map(s.RestartOn, b.absolute)
@@ -115,9 +116,9 @@ func (b builder) program(path, key string, argv []string, s programSection, chec
 		}
 	}
 	b.noteList(path+"."+key, argv)
-	h := Handler{Key: path, Dir: b.absolute(s.Dir), Env: s.Env}
+	h := Handler{Key: path, Dir: b.absolute(s.Dir)}
 	b.note(path+".dir", h.Dir, s.Dir)
-	b.environ(path+".env", s.Env)
+	h.Env = b.environ(path+".env", s.Env)
 	h.User = b.text(path+".user", s.User, "")
 	h.NewPrivs = !b.truth(path+".no_new_privs", s.NoNewPrivs, true)
 	limits := path + ".limits"
@@ -133,7 +134,11 @@ func (b builder) program(path, key string, argv []string, s programSection, chec
 }
 
 // environ checks the program's extra variables, and records them without their given values.
-func (b builder) environ(path string, env []string) {
+func (b builder) environ(path string, env []string) []string {
+	if b.words[path] {
+		b.note(path, env[0], env[0])
+		return []string{"*"}
+	}
 	seen, shown := map[string]bool{}, make([]string, len(env))
 	for i, entry := range env {
 		at := fmt.Sprintf("%s[%d]", path, i)
@@ -141,10 +146,10 @@ func (b builder) environ(path string, env []string) {
 		prefix, many := strings.CutSuffix(name, "*")
 		many = many && !given
 		switch {
-		case many && (prefix == "" || variableName().MatchString(prefix)):
+		case many && prefix != "" && variableName().MatchString(prefix):
 		case !variableName().MatchString(name):
 			// not even its first word is shown, because that may be the value
-			b.refuse(at, "does not begin with the name of a variable; write NAME=value, NAME for the worker's own value, or PREFIX_* for all that begin so")
+			b.refuse(at, "does not begin with the name of a variable; write NAME=value, NAME for the worker's own value, or PREFIX_* for all that begin so; or env: all")
 		case slices.Contains(ownVariables(), name):
 			b.refuse(at, "%s is set by hipq itself for each job", name)
 		case seen[name]:
@@ -157,6 +162,7 @@ func (b builder) environ(path string, env []string) {
 		}
 	}
 	b.noteList(path, shown)
+	return env
 }
 
 // umask parses a umask as the shell does; empty means nil.
@@ -176,7 +182,7 @@ func (b builder) umask(path, text string) *fs.FileMode {
 // roomIn is how many jobs of a type may run at once on this host, so that none waits for a program of its stream. It is
 // at most concurrency, where 0 means all the worker's slots.
 func (b builder) roomIn(h Handler, concurrency int) int {
-	room := h.Processes * h.InFlight
+	room := h.Processes * (h.InFlight + h.Ahead)
 	if h.Stream == nil || room >= b.slots || concurrency > 0 && room >= concurrency {
 		return concurrency
 	}

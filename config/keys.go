@@ -98,6 +98,8 @@ func (c *checker) section(path string, section map[string]any, t reflect.Type) {
 			c.refuse(at, "is empty; fill it in")
 		case value == "":
 			c.refuse(at, "is empty; leave the key out for its default")
+		case field.Tag.Get("word") == value:
+			section[key], fits, c.words[at] = []any{value}, true, true
 		default:
 			fits = c.keys(at, value, field.Type)
 			c.refused[at] = !fits

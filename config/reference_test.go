@@ -83,7 +83,7 @@ func reference(t *testing.T) string {
 			key := f.Tag.Get("mapstructure")
 			does, otherwise := comments.of(t, h.section, key)
 			at := append(slices.Clone(path), key)
-			value := form(t, at, f.Type)
+			value := form(t, at, f)
 			checkDefault(t, at, value, otherwise)
 			fmt.Fprintf(&page, "| `%s` | %s | %s | %s | %s |\n", key, inCell(value), inCell(otherwise), inCell(does), elsewhere(at))
 		}
@@ -144,7 +144,7 @@ func built(t *testing.T, path []string, text string) (*Config, error) {
 	content := at
 	for i, key := range path {
 		if i == len(path)-1 {
-			if slices.Contains([]string{"processes", "in_flight", "start_timeout", "max_jobs", "max_memory", "restart_on"}, key) {
+			if slices.Contains([]string{"processes", "in_flight", "ahead", "start_timeout", "max_jobs", "max_memory", "restart_on"}, key) {
 				at["stream"] = at["exec"]
 				delete(at, "exec")
 			}
@@ -205,11 +205,15 @@ var refusals = []struct {
 }
 
 // form describes the valid values, from the checker's messages about invalid ones.
-func form(t *testing.T, path []string, of reflect.Type) string {
+func form(t *testing.T, path []string, f reflect.StructField) string {
+	of := f.Type
 	switch of.Kind() {
 	case reflect.Slice:
 		if of.Elem().Kind() == reflect.Struct {
 			return "list, [below](#" + path[len(path)-1] + ")"
+		}
+		if word := f.Tag.Get("word"); word != "" {
+			return "list of texts, or " + word
 		}
 		return "list of texts"
 	case reflect.Map:

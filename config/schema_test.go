@@ -48,7 +48,7 @@ func jsonSchema(t *testing.T) object {
 		for _, f := range fieldsOf(sectionAt(path)) {
 			key := f.Tag.Get("mapstructure")
 			says, otherwise := comments.of(t, name, key)
-			property := propertyOf(form(t, append(slices.Clone(path), key), f.Type), f.Type)
+			property := propertyOf(form(t, append(slices.Clone(path), key), f), f.Type)
 			if otherwise == "required" {
 				required = append(required, key)
 				if f.Type.Kind() == reflect.Slice {
@@ -91,12 +91,12 @@ func propertyOf(value string, of reflect.Type) object {
 	for of.Kind() == reflect.Pointer {
 		of = of.Elem()
 	}
-	value, orOff := strings.CutSuffix(value, ", or off")
-	property := plainProperty(value, of)
-	if orOff {
-		return object{"anyOf": []object{property, {"enum": []any{"off", false}}}}
+	for word, enum := range map[string][]any{"off": {"off", false}, "all": {"all"}} {
+		if rest, is := strings.CutSuffix(value, ", or "+word); is {
+			return object{"anyOf": []object{plainProperty(rest, of), {"enum": enum}}}
+		}
 	}
-	return property
+	return plainProperty(value, of)
 }
 
 func plainProperty(value string, of reflect.Type) object {

@@ -164,6 +164,7 @@ type handlerSection struct {
 	Stream       []string `mapstructure:"stream"`
 	Processes    string   `mapstructure:"processes" of:"stream"`
 	InFlight     string   `mapstructure:"in_flight" of:"stream"`
+	Ahead        string   `mapstructure:"ahead" of:"stream"`
 	StartTimeout string   `mapstructure:"start_timeout" of:"stream"`
 	MaxJobs      string   `mapstructure:"max_jobs" of:"stream"`
 	MaxMemory    string   `mapstructure:"max_memory" of:"stream"`
@@ -183,7 +184,7 @@ type retryHandlerSection struct {
 // programSection is how a program runs: as which user, where, and with which limits.
 type programSection struct {
 	Dir        string               `mapstructure:"dir" of:"exec stream"`
-	Env        []string             `mapstructure:"env" of:"exec stream"`
+	Env        []string             `mapstructure:"env" of:"exec stream" word:"all"`
 	User       string               `mapstructure:"user" of:"exec stream"`
 	NoNewPrivs string               `mapstructure:"no_new_privs" of:"exec stream"`
 	Limits     programLimitsSection `mapstructure:"limits" of:"exec stream"`

@@ -13,14 +13,14 @@ import (
 
 // dayAndTime matches a time in a zone: a day, a time of day, or both.
 var dayAndTime = func() func() *regexp.Regexp {
-	const day, clock = `(yesterday|today|tomorrow|[0-9]{4}-[0-9]{2}-[0-9]{2})`, `([0-9]{2}:[0-9]{2}(?::[0-9]{2})?)`
+	const day, clock = `(yesterday|today|tomorrow|[0-9]{4}-[0-9]{2}-[0-9]{2})`, `([0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:[.][0-9]{1,9})?)?)`
 	return texts.Pattern(`^(?:` + day + `(?:[ T]` + clock + `)?|` + clock + `)$`)
 }()
 
 // ParseTime parses a time as people write it, from 1970 to 9998:
 //
-//	2026-12-31T23:00:00Z, 2026-12-31T23:00:00+01:00    RFC 3339
-//	2026-12-31 23:00, 2026-12-31 23:00:05, 2026-12-31  in the zone; a day alone means its beginning
+//	2026-12-31T23:00:00Z, 2026-12-31 23:00:00+01:00    RFC 3339
+//	2026-12-31 23:00, 2026-12-31 23:00:05.5, 2026-12-31  in the zone; a day alone means its beginning
 //	tomorrow 09:00, today, yesterday 18:30             likewise
 //	09:00                                              today
 //	now, -1h, +90s, +1d                                relative to now: a duration with its sign
@@ -37,7 +37,11 @@ func ParseTime(text string, zone *time.Location, now func() (time.Time, error)) 
 	case parts != nil:
 		t, err = inZone(parts[1], parts[2]+parts[3], zone, now)
 	default:
-		if t, err = time.Parse(time.RFC3339, text); err != nil {
+		standard := text
+		if len(text) > 10 && text[10] == ' ' { // as the stored procedures take it
+			standard = text[:10] + "T" + text[11:]
+		}
+		if t, err = time.Parse(time.RFC3339, standard); err != nil {
 			err = errNoTime
 		}
 	}

@@ -19,6 +19,9 @@ type Options struct {
 	Name string
 	// Types are the configured job types; may be nil. Jobs of other types get the defaults below.
 	Types []job.Type
+	// Config names the config that Types come from, on this host. Register deletes the types that it has registered for that name
+	// and that are no longer in Types. Empty means that none are deleted.
+	Config string
 	// ThrottleLimit bounds the sum of the throttle factors of locked and running jobs; 0 means no limit. This, ThrottleGroups
 	// and Rate hold for all workers. hipq init or admin.Queue.Reshard applies new values; until then workers skip the queue.
 	ThrottleLimit int

@@ -83,6 +83,24 @@ var attempts = []struct {
 		do: (*shop).nothing, want: end{job.Retry, "timeout after 1s", "error"},
 	},
 	{
+		name: "given up after its timeout", say: words{Hangs: true, Late: true, Verdict: job.Failed, Error: []byte("too slow")}, timeout: time.Second,
+		do: (*shop).nothing, want: end{job.Final, "too slow", "failed"},
+		except: map[string]end{"http": {job.Retry, "timeout after 1s", "error"}},
+	},
+	{
+		name: "given up after the worker's SIGTERM", say: words{Hangs: true, Late: true, Verdict: job.Failed, Error: []byte("no")}, do: (*shop).interrupt,
+		want:   end{job.Final, "no", "failed"},
+		except: map[string]end{"http": {job.Retry, "interrupted", "error"}},
+	},
+	{
+		name: "failed after the worker's SIGTERM", say: words{Hangs: true, Late: true, Verdict: job.TryAgain, Error: []byte("busy")}, do: (*shop).interrupt,
+		want: end{job.Retry, "interrupted", "error"},
+	},
+	{
+		name: "given up after it was cancelled", say: words{Hangs: true, Late: true, Verdict: job.Failed, Error: []byte("no")}, do: (*shop).cancel,
+		want: end{job.Final, "cancelled", "failed"},
+	},
+	{
 		name: "finished after the worker's SIGTERM", say: words{Hangs: true, Late: true}, do: (*shop).interrupt,
 		want:   end{job.Final, job.None, "finished"},
 		except: map[string]end{"http": {job.Retry, "interrupted", "error"}},

@@ -198,24 +198,32 @@ func (w *Watch) look() (m Moment, err error) {
 		return err
 	})
 	w.lookAtWorkers(&m, now, ago, read)
+	first := w.read == 0
 	read(fmt.Sprintf("SELECT id, queue, at FROM %sactivity WHERE id > %d AND kind = 'job' AND state = 'starting' ORDER BY id", w.prefix, w.read), func(rows *sql.Rows) error {
 		var q, at string
 		err := rows.Scan(&w.read, &q, &at)
 		w.starts[q] = append(w.starts[q], when(at))
 		return err
 	})
-	m.Starts = map[string][]time.Time{}
-	for _, q := range w.Queues {
-		all := w.starts[q.Name]
-		w.starts[q.Name] = all[max(0, len(all)-q.Rate-1):]
-		m.Starts[q.Name] = slices.Clone(w.starts[q.Name])
-	}
 	read("SELECT "+now, func(rows *sql.Rows) error {
 		var at string
 		err := rows.Scan(&at)
 		m.At = when(at)
 		return err
 	})
+	for _, all := range w.starts { // a test may have moved what was there before back
+		for i := range all {
+			if first {
+				all[i] = m.At
+			}
+		}
+	}
+	m.Starts = map[string][]time.Time{}
+	for _, q := range w.Queues {
+		all := w.starts[q.Name]
+		w.starts[q.Name] = all[max(0, len(all)-q.Rate-1):]
+		m.Starts[q.Name] = slices.Clone(w.starts[q.Name])
+	}
 	return m, err
 }
 

@@ -51,6 +51,9 @@ func (a Attempt) After(now time.Time, random float64) Next {
 	case o.Verdict == job.Interrupted:
 		n.Uncounted, n.Interrupts = n.Uncounted+1, n.Interrupts+1
 		d = &job.Decision{Again: true, At: now}
+	case o.Verdict == job.NotBegun:
+		n.Uncounted, n.Interrupts = n.Uncounted+1, n.Interrupts+1
+		d = &job.Decision{Again: true, At: now.Add(o.RetryAfter)}
 	case o.Verdict == job.Released && o.Count && counted >= a.Policy.Attempts:
 		o.Error, d = releasedLast, &job.Decision{}
 	case o.Verdict == job.Released:

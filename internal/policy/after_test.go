@@ -12,7 +12,7 @@ import (
 // TestAfter compares what follows an attempt with the rules, for each verdict and each small number of attempts.
 func TestAfter(t *testing.T) {
 	now := time.Date(2026, 11, 29, 3, 12, 0, 0, time.UTC)
-	for _, verdict := range []job.Verdict{job.Finished, job.TryAgain, job.Failed, job.Released, job.Stopped, job.Interrupted} {
+	for _, verdict := range []job.Verdict{job.Finished, job.TryAgain, job.Failed, job.Released, job.Stopped, job.Interrupted, job.NotBegun} {
 		for _, count := range []bool{false, true} {
 			for _, wish := range []time.Duration{0, time.Nanosecond, 30 * time.Second} {
 				for attempts := range 4 {
@@ -26,17 +26,17 @@ func TestAfter(t *testing.T) {
 							p := job.RetryPolicy{Attempts: attempts, Delay: time.Minute, Backoff: job.Fixed}
 							next := policy.Attempt{Job: j, Outcome: o, Policy: p, Zone: time.UTC}.After(now, 0)
 							left := attempt-uncounted < attempts
-							again := verdict == job.TryAgain && left || verdict == job.Interrupted || verdict == job.Released && (left || !count)
-							free := verdict == job.Interrupted || verdict == job.Released && !count
+							again := verdict == job.TryAgain && left || verdict == job.Interrupted || verdict == job.NotBegun || verdict == job.Released && (left || !count)
+							free := verdict == job.Interrupted || verdict == job.NotBegun || verdict == job.Released && !count
 							at := now
 							if again && verdict != job.Interrupted {
-								if at = now.Add(wish); wish == 0 {
+								if at = now.Add(wish); wish == 0 && verdict != job.NotBegun {
 									at = now.Add(time.Minute)
 								}
 							}
 							what := []any{verdict, count, wish, attempts, attempt, uncounted, next}
 							dbtest.Ensure(t, next.Status.IsFinal() != again && (!again || next.Scheduled.Equal(at)), "when it runs again: %v", what)
-							dbtest.Ensure(t, (next.Uncounted == uncounted+1) == free && (next.Interrupts == 2) == (verdict == job.Interrupted), "what counts: %v", what)
+							dbtest.Ensure(t, (next.Uncounted == uncounted+1) == free && (next.Interrupts == 2) == (free && verdict != job.Released), "what counts: %v", what)
 							good := verdict == job.Finished || verdict == job.Released && again
 							dbtest.Ensure(t, (next.Error == job.None) == good && (next.Status == job.StatusFinished) == (verdict == job.Finished), "its error: %v", what)
 						}

@@ -82,7 +82,7 @@ func (r *round) judge() (bad []string) {
 			bad = append(bad, what+": "+j.String())
 		}
 	}
-	bad = append(append(append(bad, r.twice(jobs)...), r.left()...), r.found...)
+	bad = append(append(append(bad, r.twice(jobs)...), r.left()...), append(r.neverSaid(), r.found...)...)
 	for _, b := range bad[:min(len(bad), 20)] {
 		r.t.Error(b)
 	}
@@ -279,7 +279,7 @@ func (j *seen) judge() (bad []string) {
 }
 
 // outside are errors that no handler made.
-var outside = []string{"worker lost", "killed by signal ", "interrupted", "timeout after", "not started: quarantine: ", "stream: ", "the program "}
+var outside = []string{"worker lost", "killed by signal ", "interrupted", "timeout after", "not started: ", "stream: ", "the program "}
 
 // timeouts are those of the job types that don't have the instance's.
 var timeouts = map[string]time.Duration{"brief": time.Second, "sent": 3 * time.Second}

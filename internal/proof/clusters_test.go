@@ -151,18 +151,52 @@ func (c *cluster) suffer(times int, harm func()) {
 func (c *cluster) harm(node int, what string, most time.Duration, do func(*dbtest.Node) (end func())) {
 	last := time.Duration(c.rng.Int64N(int64(most) + 1))
 	c.inject("node %d %s for %s", node+1, what, last.Round(time.Millisecond))
+	began := time.Now()
 	end := do(c.nodes[node])
 	time.Sleep(last)
 	end()
 	ended := time.Now()
-	for limit := ended.Add(2 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
+	for told, limit := false, ended.Add(2*time.Minute); ; time.Sleep(100 * time.Millisecond) {
 		apart := slices.IndexFunc(c.order, func(n int) bool { return c.ask(n, c.whole) != len(c.nodes) })
 		if apart < 0 {
 			break
 		}
+		if !told && time.Since(ended) > patience {
+			told = true
+			c.tellLocks()
+		}
 		dbtest.Require(c.t, time.Now().Before(limit), "the nodes are not together two minutes after node %d was %s", node+1, what)
 	}
+	// A lock that the servers hold among themselves for longer than hipq waits is told to its caller.
+	if time.Since(ended) > patience {
+		c.stalls = append(c.stalls, span{began, time.Now()})
+	}
 	c.t.Logf("node %d %s for %s: together after %s", node+1, what, last.Round(time.Millisecond), time.Since(ended).Round(time.Millisecond))
+}
+
+// patience is how long the nodes take at most to be together again without a stall.
+const patience = 10 * time.Second
+
+// tellLocks logs what each node does, and which transactions hold locks there.
+func (c *cluster) tellLocks() {
+	for n, db := range c.dbs {
+		for _, query := range []string{
+			"SELECT CONCAT_WS(' ', id, user, command, time, state, LEFT(info, 200)) FROM information_schema.PROCESSLIST WHERE command <> 'Sleep'",
+			"SELECT CONCAT_WS(' ', trx_mysql_thread_id, trx_state, trx_started, trx_wait_started, trx_rows_locked, LEFT(trx_query, 200)) FROM information_schema.INNODB_TRX",
+		} {
+			rows, err := db.Query(query)
+			for err == nil && rows.Next() {
+				var row string
+				err = rows.Scan(&row)
+				c.t.Logf("node %d: %s", n+1, row)
+			}
+			if err != nil {
+				c.t.Logf("node %d: %v", n+1, err)
+				continue
+			}
+			_ = rows.Close()
+		}
+	}
 }
 
 // ask asks a node for a number; -1 if it doesn't answer.

@@ -77,12 +77,12 @@ func (p *play) spec(q *mQueue, on string) (*mJob, bool) {
 			t, key = twin.t, twin.key
 		}
 	}
-	does := map[string]string{"exec": "dDrflsgxqk0", "http": "dDrflsgxq", "stream": "dDrfls0", "none": "d"}[t.kind]
+	does := map[string]string{"exec": "dDrflsgxqk0pP", "http": "dDrflsgxqpP", "stream": "dDrfls0pP", "none": "d"}[t.kind]
 	if t.name == "brief" {
 		does = "ddddddt"
 	}
 	if t.name == "stream" { // its retries cost a tick a second
-		does = "ddddDDfflllllsssr0"
+		does = "ddddDDfflllllsssr0pP"
 	}
 	do := rapid.StringOfN(rapid.RuneFrom([]rune(does)), 1, 3, -1).Draw(p.T, "do")
 	say := rapid.StringOfN(rapid.RuneFrom([]rune("lalO0xb")), 0, 2, -1).Draw(p.T, "say") + "z"
@@ -396,7 +396,17 @@ func (p *play) answer(t *rapid.T) {
 		args = append(args, "--retry")
 	}
 	got, word := q.answer(j.t, key, with)
-	out := p.hipq(btoi(word == "unknown" || word == "refused"), "", args...)
+	refused := word == "unknown" || word == "refused"
+	if p.bySQL() {
+		options := when(with == "finished", "{}", `{"error": "answer"}`)
+		out, ok := p.try("job_answer", q.name, nil, j.t.name, key, with, nil, options)
+		p.sync(nil, q)
+		if dbtest.Require(t, ok == !refused, "job_answer: %v, but the model says %s", out, word); ok {
+			p.row(out, got.state(), btoi(word == "answered"))
+		}
+		return
+	}
+	out := p.hipq(btoi(refused), "", args...)
 	p.sync(nil, q)
 	want := map[string]any{"result": word, "changed": word == "answered"}
 	if got != nil {
@@ -438,6 +448,12 @@ func (p *play) operate(command string) func(*rapid.T) {
 				priority = rapid.IntRange(1, 5).Draw(t, "priority")
 				args = append(args, "--priority", fmt.Sprint(priority))
 			}
+		}
+		if bySQL := args[len(args)-1] != "--yes" && flag != "--again" && p.bySQL(); bySQL {
+			for _, j := range jobs {
+				p.operateBySQL(j, command, flag != "", in, priority)
+			}
+			return
 		}
 		if flag != "" {
 			args = append(args, flag)
@@ -514,6 +530,11 @@ func (p *play) pause(t *rapid.T) {
 		word = map[bool]string{true: "paused", false: "resumed"}[paused]
 	}
 	q.paused = paused
+	if p.bySQL() {
+		p.row(p.call("queue_pause", q.name, paused), btoi(paused))
+		p.sync(nil, q)
+		return
+	}
 	p.same(p.hipq(0, "", "queues", map[bool]string{true: "pause", false: "resume"}[paused], q.name),
 		map[string]any{"queue": q.name, "paused": paused, "result": word})
 	p.sync(nil, q)
@@ -531,7 +552,11 @@ func (p *play) byHand(t *rapid.T) {
 	k.byHand = true
 	code := 1
 	if (j.status == "due" || j.status == "later") && j.t.kind != "none" && k.limited(j) == "" {
-		code = btoi(!slices.Contains([]string{"finished", "sent"}, letters[letter(j.do, j.attempt+1)][0]))
+		code = btoi(!slices.Contains([]string{"finished", "sent", "release"}, letters[letter(j.do, j.attempt+1)][0]))
+		next := *j
+		if next.attempt++; letter(j.do, next.attempt) == 'P' && next.isLast() {
+			code = 1
+		}
 		k.most = 1
 	}
 	p.hipq(code, "", "run", q.name, fmt.Sprint(j.id))

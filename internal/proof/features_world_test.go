@@ -18,7 +18,6 @@ import (
 	"strings"
 	"time"
 
-	_ "github.com/go-sql-driver/mysql"
 	_ "modernc.org/sqlite"
 	"pgregory.net/rapid"
 
@@ -87,6 +86,7 @@ func endpoint(w http.ResponseWriter, r *http.Request) {
 		body   string
 	}{
 		'd': {200, ""}, 'D': {200, letters['D'][3]}, 's': {202, ""}, 'f': {404, "no such customer"}, 'q': {400, "no"}, 'x': {500, "broken"},
+		'p': {200, `{"outcome":"release","retry_after":"3d"}`}, 'P': {200, `{"outcome":"release","retry_after":"0s","count":true}`},
 		'r': {503, `{"outcome":"retry","error":"busy"}`}, 'g': {200, `{"outcome":"nonsense"}`}, 'l': {429, "later"},
 	}
 	a := answers[letter(j.Data.Do, j.Attempt)]
@@ -102,7 +102,7 @@ func world() []*mQueue {
 	queues := []*mQueue{
 		{name: "plain"},
 		{name: "tight", order: "highest", limit: 4},
-		{name: "timely", order: "schedule", forgetDone: true},
+		{name: "timely", order: "schedule", forgetDone: true, all: true},
 		{name: "parts", groups: map[string]int{"a": 2, "*": 3}},
 		{name: "split", shards: 4},
 		{name: "paced", rate: 150, forgetFailed: true, lane: 5},
@@ -125,6 +125,12 @@ func world() []*mQueue {
 		} {
 			if t.factor == 0 {
 				t.factor = 1
+			}
+			if q.all && t.kind == "none" {
+				t.kind = "stream"
+			}
+			if q.all && t.name == "wild" {
+				t.attempts, t.later = 2, true
 			}
 			t.factor, t.priority = max(t.factor, 0), t.priority+100*btoi(t.priority == 0)
 			t.timeout += 86400 * btoi(t.timeout == 0)
@@ -163,10 +169,10 @@ func (p *play) yaml() string {
 		}
 		c.WriteString("    job_types:\n")
 		for _, t := range q.types {
-			if t.name == "wild" {
+			if t.name == "wild" && !q.all {
 				continue // no config knows it
 			}
-			fmt.Fprintf(&c, "      - {name: %s, timeout: %ds, priority: %d, throttle_factor: %d, async: %v", t.name, t.timeout, t.priority, t.factor, t.async)
+			fmt.Fprintf(&c, "      - {name: %s, timeout: %ds, priority: %d, throttle_factor: %d, async: %v", when(t.name == "wild", `"*"`, t.name), t.timeout, t.priority, t.factor, t.async)
 			fmt.Fprintf(&c, ", retry: {attempts: %d, delay: %s, max_delay: 1d}", t.attempts, map[bool]string{true: "1d", false: "0s"}[t.later])
 			if t.shut {
 				fmt.Fprintf(&c, ", time_windows: [%q]", p.shut)

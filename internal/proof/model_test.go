@@ -14,6 +14,7 @@ type mQueue struct {
 	groups                            map[string]int // "*" is all other groups
 	limit, rate, shards, lane, starts int
 	paused, forgetDone, forgetFailed  bool // to forget is that keep_finished or keep_failed is 0
+	all                               bool // its "*" serves the types that have no handler
 	types                             []*mType
 	jobs                              []*mJob
 	live                              map[string]*mJob // the jobs that are not final, by type and key
@@ -30,6 +31,7 @@ type mType struct {
 var letters = map[byte][4]string{
 	'd': {"finished"}, 'D': {"finished", "", "", `{"pages":3}`}, 's': {"sent"}, 'f': {"failed", "no such customer"}, 'q': {"failed", ""},
 	'r': {"retry", "busy"}, '0': {"retry", "busy", "now"}, 'l': {"retry", "later", "later"},
+	'p': {"release", "", "later"}, 'P': {"release", "", "now"}, // the second counts
 	'g': {"retry", ""}, 'x': {"retry", ""}, 'k': {"retry", "killed"}, 't': {"retry", "timeout after"},
 }
 
@@ -51,7 +53,7 @@ type mJob struct {
 	t                                             *mType
 	id                                            int64
 	key, at, status, error, result, outcome, wish string // error is a part of it; outcome and wish of the last attempt decide on a retry
-	attempt, shard, place                         int    // place is that in the order when a tick begins
+	attempt, uncounted, shard, place              int    // place is that in the order when a tick begins
 	retryOf, retriedAs                            *mJob
 	dismissed, gone, ready, moved                 bool     // ready: it is promoted, so the order holds for it; moved: its time may have changed
 	log                                           []string // what the activity says next
@@ -104,9 +106,12 @@ func (j *mJob) end(status, entry, err string) {
 	delete(j.q.live, j.t.name+" "+j.key)
 }
 
+// isLast says whether the policy allows no attempt after the current one.
+func (j *mJob) isLast() bool { return j.attempt-j.uncounted >= j.t.attempts }
+
 // decide takes the retry decision. A retry handler says again, 0 for now, later, Other data and later, or z for final.
 func (j *mJob) decide() {
-	again, later := j.outcome != "failed" && j.attempt < j.t.attempts, j.wish == "later" || j.wish == "" && j.t.later
+	again, later := j.outcome != "failed" && !j.isLast(), j.wish == "later" || j.wish == "" && j.t.later
 	if say := letter(j.say, j.attempt); j.t.asked && slices.Contains([]byte("a0lOz"), say) {
 		again, later = say != 'z', say == 'l' || say == 'O' || say == 'a' && j.t.later
 		if say == 'O' {
@@ -119,6 +124,17 @@ func (j *mJob) decide() {
 	} else {
 		j.end("failed", "failed", j.error)
 	}
+}
+
+// release puts a job back without an error. One that counts and is the last makes it fail.
+func (j *mJob) release(counts, later bool) {
+	if j.result = "NONE"; counts && j.isLast() {
+		j.end("failed", "failed", "released in its last attempt")
+		return
+	}
+	j.uncounted += btoi(!counts)
+	j.entry("released")
+	j.wait(later)
 }
 
 // answer is an outside answer, finished, failed or retry, to the last job of a type and key. It returns the command's word.
@@ -145,14 +161,19 @@ func (j *mJob) operate(command string, flag bool, in string, priority int) (word
 	case command == "reschedule" && j.waits():
 		j.status, j.moved = when(in == "" || j.status == "submitted", j.status, when(in != "0s" || j.shut, "later", "due")), j.moved || in != ""
 		word, j.priority = "rescheduled", cmp.Or(priority, j.priority)
+		j.entry(word)
 	case command == "dismiss" && (j.status == "failed" || j.status == "closed"): // a second time does no harm
-		word, j.status, j.dismissed = "dismissed", "closed", j.dismissed || j.status == "failed"
+		if word = "dismissed"; j.status == "failed" {
+			j.entry(word)
+		}
+		j.status, j.dismissed = "closed", j.dismissed || j.status == "failed"
 	case command == "cancel" && (j.waits() || flag && !j.final()):
 		word = "cancelled"
 		j.end("closed", when(j.waits(), "cancelled", "failed"), "cancelled")
 	case command == "retry" && j.final() && (flag || j.status != "finished" && j.retriedAs == nil && !j.dismissed):
 		if other, word = j.q.add(&mJob{mSpec: j.mSpec, t: j.t, key: j.key, retryOf: j}, "keep"); word == "added" {
 			word, j.retriedAs, j.status = "retried", other, when(j.status == "failed", "closed", j.status)
+			j.entry(word)
 		}
 	}
 	return word, other
@@ -237,7 +258,9 @@ func (k *mTick) next(q *mQueue, n int, strict bool) (list []*mJob) {
 
 // see takes the next entry about a job, and says why it may not come.
 func (k *mTick) see(j *mJob, entry, at string) (err error) {
-	j.takeIn()
+	if len(j.log) == 0 {
+		j.takeIn()
+	}
 	switch foretold := len(j.log) > 0; {
 	case !foretold && j.status == "undecided" && (k.runs(j) || !j.t.asked && !k.bySQL && k.slots > 0): // a retry policy doesn't mind --type
 		j.decide()
@@ -285,6 +308,8 @@ func (k *mTick) start(j *mJob, at string) error {
 		j.status = "awaiting"
 	case ends:
 		j.end("finished", "finished", "NONE")
+	case does[0] == "release":
+		j.release(does[2] == "now", does[2] == "later")
 	default:
 		if j.status, j.outcome, j.error, j.wish = "undecided", does[0], does[1], does[2]; !k.bySQL || !j.t.asked {
 			j.decide()

@@ -146,14 +146,20 @@ func (p *plight) recovers(what string) {
 func (p *plight) waiting(newest map[string]int64) (some []string) {
 	for _, q := range queues {
 		_ = p.each(fmt.Sprintf("SELECT CONCAT('%s ', id, ' ', job_type, ' is ', status, ' at ', attempt, ', losses ', losses, ', until ', COALESCE(wake_time, scheduled_run_time), ', '"+
-			", error) FROM proof_%s WHERE state <> 'final' AND id < %d ORDER BY id LIMIT 3", q, q, newest[q]), func(rows *sql.Rows) error {
+			", error, ', weight ', throttle_factor, ' in ', shard, ', in line since ', COALESCE(asked_time, 'never')) FROM proof_%s WHERE state <> 'final' AND id < %d ORDER BY id LIMIT 3", q, q, newest[q]), func(rows *sql.Rows) error {
 			text := ""
 			err := rows.Scan(&text)
 			some = append(some, text)
 			return err
 		})
 	}
-	return some
+	_ = p.each("SELECT CONCAT_WS(' ', COUNT(*), status, 'in', shard, 'weigh', SUM(throttle_factor)) FROM proof_"+queues[0]+" WHERE live = 1 GROUP BY status, shard", func(rows *sql.Rows) error {
+		text := ""
+		err := rows.Scan(&text)
+		some = append(some, text)
+		return err
+	})
+	return append(some, fmt.Sprintf("%+v", p.settings))
 }
 
 func (p *plight) away() (string, func()) {

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -66,8 +67,9 @@ type round struct {
 	says *regexp.Regexp
 	// blames, if not nil, is the cause of any failure that says it, of commands and of attempts.
 	blames *regexp.Regexp
-	// never, if not nil, is what no command says.
-	never *regexp.Regexp
+	// never, if not nil, is what no command says, but for those that ran beside one of the stalls.
+	never  *regexp.Regexp
+	stalls []span
 
 	mu   sync.Mutex
 	asks []ask
@@ -79,8 +81,9 @@ type round struct {
 	// over collects what was found on the way.
 	over  map[string]bool
 	notes []string
-	// found are violations that the kind's own checks have found.
-	found []string
+	// found are violations that the kind's own checks have found. complaints are what commands said that they never say.
+	found      []string
+	complaints []complaint
 	// starter starts commands in a special way; nil for none.
 	starter func(*exec.Cmd) (wait func(), err error)
 	// idle learns of workers and faults, if it is set.
@@ -213,9 +216,7 @@ func (r *round) run(args ...string) (string, error) {
 		return "", failed{strings.Join(args, " "), err.Error(), exitKilled}
 	}
 	wait()
-	if r.never != nil && r.never.MatchString(said.String()) {
-		r.violates("hipq %s says %s", strings.Join(args, " "), said.String())
-	}
+	r.complain(span{began, time.Now()}, strings.Join(args, " "), said.String())
 	if !c.ProcessState.Success() {
 		return out.String(), failed{strings.Join(args, " "), said.String(), c.ProcessState.ExitCode()}
 	}
@@ -256,6 +257,32 @@ func (r *round) violates(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.over[fmt.Sprintf(format, args...)] = true
+}
+
+// complaint is what a command said within a time.
+type complaint struct {
+	span
+	what string
+}
+
+// complain notes what a command said if none says so.
+func (r *round) complain(when span, command, said string) {
+	if r.never == nil || !r.never.MatchString(said) {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.complaints = append(r.complaints, complaint{when, fmt.Sprintf("%s hipq %s says %s", when.to.Format(time.TimeOnly), command, said)})
+}
+
+// neverSaid returns what commands said that ran beside no stall.
+func (r *round) neverSaid() (bad []string) {
+	for _, h := range r.complaints {
+		if !slices.ContainsFunc(r.stalls, func(s span) bool { return h.from.Before(s.to) && s.from.Before(h.to) }) {
+			bad = append(bad, h.what)
+		}
+	}
+	return bad
 }
 
 // version is the engine's.

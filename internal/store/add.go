@@ -25,6 +25,8 @@ type adding struct {
 	added []job.Added
 	// todo holds the indexes of the jobs without a result yet.
 	todo []int
+	// left are the groups whose held jobs were replaced: others may have waited behind them.
+	left map[shardGroup]bool
 }
 
 // Add inserts the jobs whose keys are free, and returns the existing jobs' ids for the other keys. The unique index decides:
@@ -41,7 +43,7 @@ func (q *Queue) Add(ctx context.Context, tx *engine.Tx, prepared []job.Params, b
 }
 
 func (q *Queue) add(ctx context.Context, tx *engine.Tx, prepared []job.Params, byKey bool, by string) (*adding, error) {
-	a := &adding{Queue: q, tx: tx, added: make([]job.Added, len(prepared))}
+	a := &adding{Queue: q, tx: tx, added: make([]job.Added, len(prepared)), left: map[shardGroup]bool{}}
 	if err := a.complete(ctx, prepared); err != nil {
 		return nil, err
 	}
@@ -157,18 +159,21 @@ func (a *adding) skipLive(ctx context.Context, lock string) error {
 	var rest []int
 	for _, i := range a.todo {
 		j := &a.jobs[i]
-		id, ok := live[typeAndKey(*j)]
+		there, ok := live[typeAndKey(*j)]
 		if !ok {
 			rest = append(rest, i)
 			continue
 		}
-		a.added[i] = job.Added{ID: id, Key: j.Key, Duplicate: true}
+		a.added[i] = job.Added{ID: there.id, Key: j.Key, Duplicate: true}
 		switch j.OnDuplicate {
 		case job.RefuseDuplicate:
-			return &job.DuplicateError{Index: i, ID: id, Key: j.Key}
+			return &job.DuplicateError{Index: i, ID: there.id, Key: j.Key}
 		case job.ReplaceDuplicate:
-			if a.added[i].Replaced, err = a.replace(ctx, id, j); err != nil {
+			if a.added[i].Replaced, err = a.replace(ctx, there.id, j); err != nil {
 				return err
+			}
+			if there.held {
+				a.left[there.in] = true
 			}
 		}
 	}
@@ -201,21 +206,28 @@ func (a *adding) due(j *job.Params) (text string, status job.Status, wake engine
 // typeAndKey is unique among jobs that aren't final.
 func typeAndKey(j job.Params) [2]string { return [2]string{j.Type, j.Key} }
 
-// live returns the ids of the jobs that hold these types and keys.
-func (a *adding) live(ctx context.Context, lock string) (map[[2]string]int64, error) {
+// liveJob is a job that isn't final. held says that it waits for its group.
+type liveJob struct {
+	id   int64
+	held bool
+	in   shardGroup
+}
+
+// live returns the jobs that hold these types and keys.
+func (a *adding) live(ctx context.Context, lock string) (map[[2]string]liveJob, error) {
 	byType := map[string][]any{}
 	for _, i := range a.todo {
 		byType[a.jobs[i].Type] = append(byType[a.jobs[i].Type], a.jobs[i].Key)
 	}
-	live := map[[2]string]int64{}
+	live := map[[2]string]liveJob{}
 	for _, name := range slices.Sorted(maps.Keys(byType)) {
 		keys := byType[name]
-		query := "SELECT id, job_key FROM " + a.table + " " + a.Index("live") + " WHERE live = 1 AND job_type = ? AND job_key IN " + engine.In(len(keys)) + " ORDER BY job_key " + lock
-		var id int64
+		query := "SELECT id, job_key, status = 'throttled' AND throttle_factor > 0 AND throttle_group NOT IN ('NONE', ''), shard, throttle_group FROM " + a.table + " " + a.Index("live") + " WHERE live = 1 AND job_type = ? AND job_key IN " + engine.In(len(keys)) + " ORDER BY job_key " + lock
+		var j liveJob
 		var key string
 		err := engine.ReadOn(ctx, a.tx, engine.Query{SQL: query, Args: append([]any{name}, keys...), Scan: engine.Into(func() {
-			live[[2]string{name, key}] = id
-		}, &id, &key)})
+			live[[2]string{name, key}] = j
+		}, &j.id, &key, &j.held, &j.in.shard, &j.in.group)})
 		if err != nil {
 			return nil, fmt.Errorf("find the jobs of these keys: %w", err)
 		}

@@ -74,7 +74,7 @@ func (a *adding) insertByKey(ctx context.Context) (ids []int64, err error) {
 			return err
 		}
 		for _, i := range a.todo {
-			ids = append(ids, live[typeAndKey(a.jobs[i])])
+			ids = append(ids, live[typeAndKey(a.jobs[i])].id)
 		}
 		return nil
 	})

@@ -24,10 +24,11 @@ func (q *Queue) AddInTx(ctx context.Context, prepared []job.Params, by string) (
 			}
 		}
 		a, err := q.add(ctx, tx, prepared, tries > 1, by)
-		if err == nil {
-			done = a
+		if err != nil {
+			return err
 		}
-		return err
+		done = a
+		return q.letInFirst(ctx, tx, a.left) // in another's transaction, the turn would block all starts until its commit
 	})
 	refused, isRefused := errors.AsType[*job.DuplicateError](err)
 	switch {

@@ -115,8 +115,8 @@ func (q *Queue) write(ctx context.Context, tx *engine.Tx, j *job.Job, n policy.N
 	switch {
 	case n.Status == job.StatusAwaiting:
 		err = q.countSent(ctx, tx, j)
-	case j.Status.Counts() && !n.Status.Counts():
-		err = q.LetIn(ctx, tx, j)
+	case (j.Status.Counts() || j.Status == job.StatusThrottled) && !n.Status.Counts():
+		err = q.LetIn(ctx, tx, j) // others of its group may have waited behind it
 	}
 	return cmp.Or(err, q.Discard(ctx, tx, n.Status, []any{j.ID}))
 }

@@ -18,6 +18,8 @@ type Options struct {
 	Name string `json:"-"`
 	// Types are the job types in the config; jobs of other types have the defaults below.
 	Types []job.Type `json:"-"`
+	// Config is the config of the types. Register deletes those of this config that have left it.
+	Config string `json:"-"`
 	// ThrottleLimit bounds the sum of the throttle factors of the locked and running jobs; below 1: no limit.
 	ThrottleLimit int `json:"-"`
 	// ThrottleGroups limits parts of the queue; nil: no such limits.

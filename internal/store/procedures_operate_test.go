@@ -304,12 +304,12 @@ func TestProceduresOnDuplicate(t *testing.T) {
 		for jobs, refusal := range map[any]string{
 			`[{"job_type": "send", "job_key": "c"}, {"job_type": "send", "options": {"in": "soon"}}]`: "job 2: in soon is not a duration",
 			`[{"job_type": "send", "job_key": "c"}, {"job_type": 7}]`:                                 "job 2: job_type or job_key is not a text",
-			`[{"job_type": "send"}, {}]`:                                                              "31001 job 2: job_type is missing",
-			`[{"job_type": "send"}, {"type": "send"}]`:                                                "job 2: options: unknown name type",
-			`[{"job_type": "send"}, 5]`:                                                               "job 2: options is not a JSON object",
-			`[]`:                                                                                      "array of 1 to 1000",
-			`{}`:                                                                                      "array of 1 to 1000",
-			`[`:                                                                                       "array of 1 to 1000",
+			`[{"job_type": "send"}, {}]`:               "31001 job 2: job_type is missing",
+			`[{"job_type": "send"}, {"type": "send"}]`: "job 2: options: unknown name type",
+			`[{"job_type": "send"}, 5]`:                "job 2: options is not a JSON object",
+			`[]`:                                       "array of 1 to 1000",
+			`{}`:                                       "array of 1 to 1000",
+			`[`:                                        "array of 1 to 1000",
 			"[" + strings.Repeat(`{"job_type": "send"},`, 1000) + `{"job_type": "send"}]`: "array of 1 to 1000",
 			nil: "31001 jobs is missing",
 		} {
@@ -429,6 +429,58 @@ func TestProceduresLetHeldJobsIn(t *testing.T) {
 					ensure(t, len(started) == 1 && started[0].ID == want[0], "%s: started %v", name, ids(started))
 				}
 			}
+		}
+	})
+}
+
+// leaves are what takes the first job in line, which has had an attempt if retried, out of its group's line.
+var leaves = map[string]struct {
+	retried bool
+	do      func(s env, key string)
+}{
+	"Answer": {true, func(s env, key string) {
+		must[queue.Answered](s.t)(s.Answer(s.t.Context(), queue.Answer{Type: "send", Key: key, Verdict: job.Finished}))
+	}},
+	"Enqueue": {false, func(s env, key string) {
+		must[job.Added](s.t)(s.Enqueue(s.t.Context(), job.Params{Type: "send", Key: key, OnDuplicate: job.ReplaceDuplicate}))
+	}},
+	"Cancel": {false, func(s env, key string) {
+		must[any](s.t)(nil, admin.Of(s.Queue).Cancel(s.t.Context(), s.byKey(key)))
+	}},
+	"job_answer": {true, func(s env, key string) { s.one("job_answer", "emails", nil, "send", key, "failed", nil, nil) }},
+	"job_cancel": {false, func(s env, key string) { s.one("job_cancel", "emails", nil, "send", key, nil) }},
+	"job_submit": {false, func(s env, key string) {
+		s.one("job_submit", "emails", "send", key, nil, `{"on_duplicate": "replace"}`)
+	}},
+	"job_submit_many": {false, func(s env, key string) {
+		s.call("job_submit_many", "emails", `[{"job_type": "send", "job_key": "`+key+`", "options": {"on_duplicate": "replace"}}]`)
+	}},
+}
+
+// A job that leaves its group's line before it starts lets the next one in.
+func TestLeavingTheLineLetsIn(t *testing.T) {
+	suiteWith(t, byRegion(0, map[string]int{"east": 1}), func(s env) {
+		for name, leave := range leaves {
+			if strings.HasPrefix(name, "job_") {
+				if s.db.SQL.Engine == "sqlite" {
+					continue
+				}
+				must[[]string](t)(s.db.MakeProcedures(t.Context(), []schema.Queue{queue.Options(s.Options).Table()}))
+			}
+			s.exec("DELETE FROM shop_emails")
+			for n := range 3 {
+				j := inRegion("east", 1)
+				j.Key = fmt.Sprint(name, n)
+				s.add(j)
+			}
+			require(t, len(s.start("w", 9)) == 1, "not one started")
+			s.exec("UPDATE shop_emails SET asked_time = create_time WHERE job_key = ?", name+"1")
+			if leave.retried {
+				s.exec("UPDATE shop_emails SET attempt = 1 WHERE job_key = ?", name+"1")
+			}
+			equal(t, column[string](s, "SELECT job_key FROM shop_emails WHERE part = 'line'"), []string{name + "1"}, "before "+name)
+			leave.do(s, name+"1")
+			equal(t, column[string](s, "SELECT job_key FROM shop_emails WHERE part = 'line'"), []string{name + "2"}, "after "+name)
 		}
 	})
 }

@@ -92,7 +92,86 @@ func TestProceduresStrictTypes(t *testing.T) {
 		s.add(job.Params{Type: "former"})
 		s.wantRefusal(31004, "unknown job type former", "job_submit", "emails", "former", nil, nil, nil)
 		s.wantRefusal(31004, "unknown job type Köln", "job_submit", "emails", "Köln", nil, nil, nil)
+		s.exec("INSERT INTO shop_job_types (queue, job_type) VALUES ('emails', '*')") // by a config that has it no more
+		s.wantRefusal(31004, "unknown job type former", "job_submit", "emails", "former", nil, nil, nil)
 		s.one("job_submit", "emails", "report", "z", nil, nil)
 		equal(t, s.grabbed("w1", 5), "z", "grabbed")
+	})
+}
+
+// A release, by an SQL worker or an answer, puts the job back without an error, also if its handler still runs, its worker dies or its
+// type has a retry handler. It is an attempt only if it counts; in the last one, the job fails.
+func TestProceduresRelease(t *testing.T) {
+	proceduresSuite(t, func(o *queue.Options) { o.Types[0].RetryHandler, o.Types[0].Retry = true, soon }, func(s env) {
+		answer := func(options string) {
+			equal(t, s.one("job_answer", "emails", nil, "send", "k", "release", nil, options)["changed"], "1")
+		}
+		byWorker := func(options string) {
+			g := s.begin("w1")
+			equal(t, s.one("job_fail", "w1", "emails", g["id"], g["token"], nil, options)["scheduled_run_time"] != "NULL", true)
+		}
+		ways := map[string]func(options string){
+			"worker": byWorker,
+			"answer to work elsewhere": func(options string) {
+				s.settle("w", job.Outcome{Verdict: job.Sent}, s.start("w", 1)...)
+				answer(options)
+			},
+			"answer before hipq work's handler ends": func(options string) {
+				running := s.start("w", 1)
+				answer(options)
+				s.wantState(running[0].ID, job.Running, "answered", running[0].Attempt)
+				s.settle("w", job.Outcome{Verdict: job.TryAgain, Error: "no"}, running...)
+			},
+			"answer before the SQL worker's": func(options string) {
+				g := s.begin("w1")
+				answer(options)
+				s.one("job_complete", "w1", "emails", g["id"], g["token"], nil)
+			},
+			"answer, and the worker dies": func(options string) {
+				s.start("dead", 1)
+				answer(options)
+				s.bury("dead")
+				s.upkeep()
+				s.exec("DELETE FROM shop_workers WHERE id = 'dead'")
+			},
+		}
+		const again = "UPDATE shop_emails SET status = 'available', wake_time = NULL, scheduled_run_time = '2026-01-01'"
+		for name, release := range ways {
+			s.exec("DELETE FROM shop_emails")
+			id := s.add(job.Params{Type: "send", Key: "k"})[0].ID
+			opts := func(o string) string {
+				if name == "worker" {
+					return `{"release": true` + o
+				}
+				return `{"token": null` + o
+			}
+			release(opts(`, "retry_after": "5m"}`))
+			j := s.wantState(id, job.Retry, "scheduled", 1)
+			ensure(t, j.Uncounted == 1 && j.Error == job.None && j.Interrupts == 0 && j.RetryOverride == job.None, "%s: %+v", name, j)
+			equal(t, j.ScheduledRunTime.Sub(j.UpdateTime).Round(time.Minute), 5*time.Minute, name)
+			s.exec(again)
+			release(opts(`, "count": true}`))
+			j = s.wantState(id, job.Retry, "scheduled", 2)
+			equal(t, j.Uncounted, 1, name)
+			equal(t, j.ScheduledRunTime.Sub(j.UpdateTime).Round(time.Minute), time.Hour, name)
+			s.exec(again)
+			release(opts(`, "count": true, "retry_after": 60}`))
+			j = s.wantState(id, job.Final, "failed", 3)
+			equal(t, j.Error, "released in its last attempt", name)
+			s.wantHistory(id, "added/0 starting/1 released/1 starting/2 released/2 starting/3 failed/3")
+		}
+		s.exec("DELETE FROM shop_emails")
+		id := s.add(job.Params{Type: "send", Key: "k"})[0].ID
+		g := s.begin("w1")
+		for _, options := range []string{`{"release": true, "final": true}`, `{"count": true}`} {
+			s.wantRefusal(31002, "release", "job_fail", "w1", "emails", g["id"], g["token"], nil, options)
+		}
+		s.wantRefusal(31002, "release", "job_fail", "w1", "emails", g["id"], g["token"], "error", `{"release": true}`)
+		s.wantRefusal(31002, "release", "job_answer", "emails", id, nil, nil, "retry", nil, `{"count": true}`)
+		s.wantRefusal(31002, "goes with", "job_answer", "emails", id, nil, nil, "release", nil, `{"error": "e"}`)
+		s.wantRefusal(31008, "another token", "job_answer", "emails", id, nil, nil, "release", nil, `{"token": "forged"}`)
+		s.one("job_cancel", "emails", id, nil, nil, `{"running": true}`)
+		equal(t, s.one("job_fail", "w1", "emails", g["id"], g["token"], nil, `{"release": true}`)["state"], "final")
+		s.wantState(id, job.Final, "closed", 1)
 	})
 }

@@ -84,7 +84,8 @@ func registrations(db *schema.DB, which string, args []any, f func(queueRecord))
 }
 
 // Register stores the queue and the configured types in the database, for commands and applications without the queue's
-// config. Workers call it when they start. It writes only what changed or is unreadable, and may be repeated. If the
+// config. Workers call it when they start. It writes only what changed or is unreadable, deletes types that have
+// left this config, and may be repeated. If the
 // registered division or limits differ, it writes nothing and fails with ErrShards or ErrLimits; Reshard changes them.
 func (q *Queue) Register(ctx context.Context) error { return q.register(ctx, false) }
 
@@ -101,13 +102,8 @@ func (q *Queue) register(ctx context.Context, reshard bool) error {
 		return fmt.Errorf("read the registration of %s: %w", q.Name, err)
 	}
 	want := q.record(now.Year()) // by the database's clock, because hosts' clocks may differ
-	var changed []typeRecord
-	for name, t := range q.configured {
-		if r := recordOf(t); known[name] != r {
-			changed = append(changed, r)
-		}
-	}
-	if there == want && len(changed) == 0 && q.shards().areSound(rows) {
+	changed, gone := q.unregistered(known)
+	if there == want && len(changed) == 0 && len(gone) == 0 && q.shards().areSound(rows) {
 		return nil
 	}
 	if there.Division > 0 && !reshard {
@@ -151,6 +147,12 @@ func (q *Queue) register(ctx context.Context, reshard bool) error {
 			err := tx.Upsert(ctx, q.db.JobTypes(), 2,
 				[]string{"queue", "job_type", "timeout", "priority", "throttle_factor", "time_windows", "settings"},
 				[]any{q.Name, r.Type, r.Timeout, r.Priority, r.ThrottleFactor, r.Windows, r.Settings})
+			if err != nil {
+				return err
+			}
+		}
+		if len(gone) > 0 {
+			err := tx.Write(ctx, "DELETE FROM "+q.db.JobTypes()+" WHERE queue = ? AND job_type IN "+engine.In(len(gone)), append([]any{q.Name}, gone...)...)
 			if err != nil {
 				return err
 			}

@@ -303,3 +303,54 @@ func TestRegisterZoneByTheDatabase(t *testing.T) {
 		ensure(t, len(s.Zone) == 7 && s.Zone[0] == [2]int64{want, 3600}, "%d: %v", year, s.Zone)
 	}
 }
+
+// A config deletes the types that it has registered and that have left it, also the one for all types. Those of other configs, and of
+// programs without a config, stay.
+func TestRegisterDeletesWhatHasLeft(t *testing.T) {
+	parallel(t)
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		s := newStore(t, driver, source, func(*queue.Options) {}) // has no config
+		registered := func(config string, types ...string) string {
+			o := queue.Options{Name: "emails", Config: config}
+			for _, name := range types {
+				o.Types = append(o.Types, job.DefaultType(name))
+			}
+			q := must[*queue.Queue](t)(queue.New(s.db, o))
+			for range 2 { // again, it changes nothing
+				must[any](t)(nil, q.Register(t.Context()))
+			}
+			return strings.Join(column[string](s, "SELECT job_type FROM shop_job_types ORDER BY job_type"), " ")
+		}
+		equal(t, registered("a", "*", "mine", "both"), "* both mine report send")
+		equal(t, registered("b", "both", "other"), "* both mine other report send")
+		equal(t, registered("b", "both"), "* both mine report send", "b has left out other")
+		equal(t, registered("", "new"), "* both mine new report send", "no config")
+		equal(t, registered("a", "send"), "new report send", "a has left out all")
+		equal(t, registered("b", "both"), "both new report send", "b is back")
+		equal(t, registered("a"), "both new report", "a had changed send")
+	})
+}
+
+// A worker of the type for all types takes in plain rows with the settings that another config has registered for their type.
+func TestAllTypesTakeInAsRegistered(t *testing.T) {
+	parallel(t)
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		s := newStore(t, driver, source, func(o *queue.Options) {
+			o.Types[0].Timeout, o.Types[0].Priority, o.Types[0].ThrottleFactor = time.Minute, 7, 2
+			o.Types[0].Windows, o.Types[0].Retry.Attempts = must[job.Windows](t)(job.ParseWindows([]string{"00:00-24:00"})), 9
+		})
+		rest := job.DefaultType(job.AllTypes)
+		rest.Timeout, rest.Priority, rest.Retry.Attempts = time.Hour, 50, 1
+		all := openStore(t, s.db, queue.Options{Name: "emails", Types: []job.Type{rest}})
+		for _, name := range []string{"send", "class"} {
+			s.exec("INSERT INTO shop_emails (job_type) VALUES ('" + name + "')")
+		}
+		all.upkeep()
+		j := s.get(s.nth(1))
+		ensure(t, j.Timeout == time.Minute && j.Priority == 7 && j.ThrottleFactor == 2 && len(j.Windows) == 1, "send: %+v", j)
+		equal(t, all.core().MaxAttempts(j), 9)
+		j = s.get(s.nth(2))
+		ensure(t, j.Timeout == time.Hour && j.Priority == 50 && j.ThrottleFactor == 1, "another: %+v", j)
+		equal(t, all.core().MaxAttempts(j), 1)
+	})
+}

@@ -28,11 +28,35 @@ type typeSettings struct {
 	job.RetryPolicy
 	Async        bool `json:"async,omitempty"`
 	RetryHandler bool `json:"retry_handler,omitempty"`
+	// Config is the config that registered the type.
+	Config string `json:"config,omitempty"`
 }
 
-func recordOf(t job.Type) typeRecord {
-	text, _ := json.Marshal(typeSettings{t.Retry, t.Async, t.RetryHandler}) // checked settings always marshal
+func recordOf(t job.Type, config string) typeRecord {
+	text, _ := json.Marshal(typeSettings{t.Retry, t.Async, t.RetryHandler, config}) // checked settings always marshal
 	return typeRecord{t.Name, int64(t.Timeout / time.Second), t.Priority, t.ThrottleFactor, t.Windows.Encode(), string(text)}
+}
+
+// config is the config that registered the type; empty if none says so.
+func (r typeRecord) config() string {
+	var s typeSettings
+	_ = json.Unmarshal([]byte(r.Settings), &s)
+	return s.Config
+}
+
+// unregistered compares the config's types with the registered ones: changed are to be written, and gone have left the config.
+func (q *Queue) unregistered(known map[string]typeRecord) (changed []typeRecord, gone []any) {
+	for name, t := range q.configured {
+		if there := known[name]; there != recordOf(t, there.config()) {
+			changed = append(changed, recordOf(t, q.Config))
+		}
+	}
+	for name, there := range known {
+		if _, ok := q.configured[name]; !ok && q.Config != "" && there.config() == q.Config {
+			gone = append(gone, name)
+		}
+	}
+	return changed, gone
 }
 
 // jobType returns the type in a row, or an error if no job could have it.
@@ -96,42 +120,45 @@ func (q *Queue) registered(ctx context.Context, from engine.Reader) (*registrati
 	return r, nil
 }
 
-// TypeOf returns a type's defaults: from the config, else from the database, else the queue's for other types.
+// TypeOf returns a type's defaults: from the config, else from the database, else those for all types, else the queue's.
 func (q *Queue) TypeOf(ctx context.Context, from engine.Reader, name string) (job.Type, error) {
-	if t, ok := q.Configured(name); ok {
-		t.Name = name
+	if t, ok := q.configured[name]; ok {
 		return t, nil
 	}
 	r, err := q.registered(ctx, from)
 	if err != nil {
 		return job.Type{}, err
 	}
-	return r.typeOf(name), nil
+	return q.typeOf(name, r), nil
+}
+
+// typeOf is TypeOf for a registration, which may be nil.
+func (q *Queue) typeOf(name string, r *registration) job.Type {
+	if t, ok := q.configured[name]; ok {
+		return t
+	}
+	if r != nil {
+		if t, ok := r.types[name]; ok {
+			return t
+		}
+	}
+	t, ok := q.configured[job.AllTypes]
+	if !ok && r != nil {
+		t, ok = r.types[job.AllTypes]
+	}
+	switch {
+	case ok:
+		t.Name = name
+		return t
+	case r != nil:
+		return r.defaultType(name)
+	}
+	return q.defaultType(name)
 }
 
 // MaxAttempts is the number of the job's last attempt by its policy, as far as this process knows that without a query.
 func (q *Queue) MaxAttempts(j *job.Job) int {
-	t, ok := q.Configured(j.Type)
-	if !ok {
-		t = q.defaultType(j.Type)
-	}
-	if r := q.known.Load(); !ok && r != nil {
-		t = r.typeOf(j.Type)
-	}
-	return t.Retry.Attempts + j.Uncounted
-}
-
-// typeOf is a registered type, or the one for all types, or the queue's default.
-func (r *registration) typeOf(name string) job.Type {
-	t, ok := r.types[name]
-	if !ok {
-		t, ok = r.types[job.AllTypes]
-	}
-	if !ok {
-		return r.defaultType(name)
-	}
-	t.Name = name
-	return t
+	return q.typeOf(j.Type, q.known.Load()).Retry.Attempts + j.Uncounted
 }
 
 // defaultType is a type without settings of its own.

@@ -219,7 +219,7 @@ func (c settlement) settleOne(ctx context.Context, row settling, s Settled) ([]a
 		o = job.Outcome{Verdict: job.Stopped, Error: job.Cancelled, Output: o.Output, Ran: o.Ran}
 		s.Decided = Decided{} // whatever a retry handler said meanwhile
 	}
-	if !s.Asked && !s.NotBegun && o.Verdict != job.Interrupted { // a retry decision leaves the losses
+	if !s.Asked && !s.NotBegun && o.Verdict != job.Interrupted && o.Verdict != job.NotBegun { // a retry decision leaves the losses
 		j.Losses = 0
 	}
 	switch {

@@ -19,6 +19,8 @@ type Queue struct {
 	// who is the name of the operator in the activity; empty if it is unknown. of is how many jobs she changes, or 0.
 	who string
 	of  int
+	// told, if set, hears how far a search or a count is.
+	told func(done, all int64)
 }
 
 // Registered returns all queues that the database knows, by name, without their types. It skips unreadable rows, with a
@@ -44,10 +46,19 @@ var (
 func Of(q *queue.Queue) *Queue { return &Queue{s: (*store.Queue)(q)} }
 
 // By returns the queue for a person: the activity of what she does says that it was her.
-func (q *Queue) By(who string) *Queue { return &Queue{q.s, who, q.of} }
+func (q *Queue) By(who string) *Queue { return &Queue{q.s, who, q.of, q.told} }
 
 // Among returns the queue for an action on n jobs, of which a call may change some: the activity says how many.
-func (q *Queue) Among(n int) *Queue { return &Queue{q.s, q.who, n} }
+func (q *Queue) Among(n int) *Queue { return &Queue{q.s, q.who, n, q.told} }
+
+// Telling returns the queue for somebody who waits: what walks through many jobs calls f with how many it has passed, of all.
+func (q *Queue) Telling(f func(done, all int64)) *Queue { return &Queue{q.s, q.who, q.of, f} }
+
+func (q *Queue) tell(done, all int64) {
+	if q.told != nil {
+		q.told(done, all)
+	}
+}
 
 // note is what the activity's output says of a change.
 func (q *Queue) note() string {

@@ -3,6 +3,8 @@ package admin
 import (
 	"cmp"
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -68,9 +70,12 @@ const (
 	retrying = toStart + " AND attempt > 0"
 )
 
-// mayHaveError excludes the statuses of most jobs, which have no error.
+// mayHaveError excludes jobs that have no error: most final ones, and those that had no attempt. The index has both columns.
 const mayHaveError = "status IN ('available', 'scheduled', 'throttled', 'locked', 'running', 'answered', 'deciding', 'undecided'," +
-	" 'failed', 'closed')"
+	" 'failed', 'closed') AND (attempt > 0 OR status IN ('failed', 'closed'))"
+
+// withErrors are the statuses in mayHaveError.
+var withErrors = []string{"available", "scheduled", "throttled", "locked", "running", "answered", "deciding", "undecided", "failed", "closed"}
 
 // Filter selects jobs for Find. Zero fields select all.
 type Filter struct {
@@ -114,7 +119,7 @@ func (q *Queue) where(by Filter) (w engine.Where, hint string) {
 	if by.Key != "" {
 		w.And("job_key = ?", by.Key)
 	}
-	if by.Type != "" && by.Key != "" {
+	if by.Key != "" && by.Type != "" {
 		hint = q.s.Index("live")
 	}
 	if by.Fingerprint != "" { // jobs without an error have no fingerprint
@@ -137,51 +142,154 @@ func (q *Queue) FindIDs(ctx context.Context, by Filter) (ids []int64, err error)
 	if err != nil {
 		return nil, err
 	}
+	enough := errors.New("enough")
 	err = q.each(ctx, by, failed, failureColumns, func(j *job.Job) error {
 		if texts.Fingerprint(j.Error) == by.Fingerprint {
 			ids = append(ids, j.ID)
 		}
+		if len(ids) == most {
+			return enough
+		}
 		return nil
 	})
-	ids = ids[:min(len(ids), cmp.Or(most, len(ids)))]
+	if errors.Is(err, enough) && most > 0 {
+		err = nil
+	}
 	slices.Reverse(ids)
 	return ids, err
 }
 
-// likely is how many of the newest jobs are searched first for a status that most jobs may have. Its index would give all
-// jobs of the status, to be sorted by ID.
-const likely = 2000
+// walked is how many IDs newest walks at first, and walkStep is up to how many one query walks.
+const walked, walkStep = 2000, 50_000
 
-// newest returns the IDs of selected jobs, newest first; most 0 means all.
+// newest returns the IDs of selected jobs, newest first; most 0 means all. An index has a status or a type, but not in the order of
+// IDs: it costs what it has, and a walk through the IDs what it passes. So the walk goes on only while the index has more.
 func (q *Queue) newest(ctx context.Context, by Filter, most int) (ids []int64, err error) {
-	if most > 0 && most < likely && by.Among == 0 && by.Key == "" && by.Status != "" {
-		few := by
-		few.Among = likely
-		if ids, err := q.newest(ctx, few, most); err != nil || len(ids) == most {
-			return ids, err
-		}
-	}
 	w, hint := q.where(by)
-	if by.Among > 0 { // by a query of its own: MariaDB doesn't use the result of a subquery of many rows for an index
-		var from int64
-		oldest := "SELECT COALESCE(MIN(id), 0) FROM (SELECT id FROM " + q.s.Table() + " ORDER BY id DESC LIMIT ?) AS newest"
-		if err := q.s.DB().SQL.GetContext(ctx, &from, oldest, by.Among); err != nil {
-			return nil, fmt.Errorf("find the newest jobs of %s: %w", q.s.Name, err)
+	if by.Key != "" && by.Type == "" {
+		names, err := q.s.TypeNames(ctx)
+		if err != nil || len(names) == 0 {
+			return nil, err
 		}
-		w.And("id >= ?", from)
-		hint = q.s.DB().SQL.ByID
+		for some := range slices.Chunk(names, findPage) {
+			own := w.Clone()
+			own.And("job_type IN "+engine.In(len(some)), engine.Args(some)...)
+			found, err := q.ids(ctx, own, q.s.Index("live"), most)
+			if ids = append(ids, found...); err != nil {
+				return nil, err
+			}
+		}
+		slices.SortFunc(ids, func(a, b int64) int { return cmp.Compare(b, a) })
+		return ids[:min(len(ids), cmp.Or(most, len(ids)))], nil
 	}
-	if most > 0 && by.Key == "" { // SQLite would take the type's index, and sort all of the type
-		hint = cmp.Or(hint, q.s.DB().SQL.ByID)
+	if by.Key != "" || by.Among == 0 && most == 0 && (by.Status != "" || by.Error+by.Fingerprint != "") {
+		return q.ids(ctx, w, hint, most)
 	}
+	low, high, err := q.span(ctx, by)
+	all := high - low
+	for budget := int64(walked); err == nil && low < high; budget *= 2 {
+		if by.Among == 0 {
+			if index, err := q.narrow(ctx, by, 8*budget); index != "" || err != nil {
+				if err == nil {
+					ids, err = q.ids(ctx, w, index, most)
+				}
+				return ids, err
+			}
+		}
+		for end := high - budget; high > max(low, end); {
+			step := w.Clone()
+			step.And("id < ?", high)
+			high = max(low, end, high-walkStep)
+			step.And("id >= ?", high)
+			some, err := q.ids(ctx, step, q.s.DB().SQL.ByID, max(0, most-len(ids)))
+			if ids = append(ids, some...); err != nil || most > 0 && len(ids) == most {
+				return ids, err
+			}
+			q.tell(all-(high-low), all)
+		}
+	}
+	return ids, err
+}
+
+// ids returns the IDs of rows, newest first; most 0 means all.
+func (q *Queue) ids(ctx context.Context, w engine.Where, hint string, most int) (ids []int64, err error) {
 	query := "SELECT id FROM " + q.s.Table() + " " + hint + w.SQL() + " ORDER BY id DESC LIMIT ?"
 	err = q.s.DB().SQL.SelectContext(ctx, &ids, query, append(w.Args, cmp.Or(most, math.MaxInt))...)
 	return ids, texts.Wrap(err, "find jobs of %s", q.s.Name)
 }
 
+// span returns the IDs among which the selected jobs are: low, and one above the last.
+func (q *Queue) span(ctx context.Context, by Filter) (low, high int64, err error) {
+	from, ends := " FROM "+q.s.Table(), struct{ Low, High int64 }{}
+	// SQLite reads all of the table for both at once
+	query := "SELECT COALESCE((SELECT MIN(id)" + from + "), 1) AS low, COALESCE((SELECT MAX(id)" + from + "), 0) + 1 AS high"
+	if err = q.s.DB().SQL.GetContext(ctx, &ends, query); err == nil && by.Among > 0 {
+		err = q.s.DB().SQL.GetContext(ctx, &ends.Low, "SELECT COALESCE(MIN(id), 1) FROM (SELECT id"+from+" ORDER BY id DESC LIMIT ?) AS newest", by.Among)
+	}
+	if err == nil && !by.Until.IsZero() { // a job is changed after it was added
+		ends.High, err = q.addedBefore(ctx, by.Until.Add(addedLate), ends.Low, ends.High)
+	}
+	return ends.Low, ends.High, texts.Wrap(err, "find jobs of %s", q.s.Name)
+}
+
+// addedLate is how much earlier than a job before it, by ID, a job may be added: transactions take their time, and clocks differ.
+const addedLate = time.Hour
+
+// addedBefore returns the first ID from which on jobs were added at a time or later.
+func (q *Queue) addedBefore(ctx context.Context, at time.Time, low, high int64) (int64, error) {
+	query := "SELECT id, create_time < ? AS before FROM " + q.s.Table() + " " + q.s.DB().SQL.ByID + " WHERE id >= ? ORDER BY id LIMIT 1"
+	for low < high {
+		var next struct {
+			ID     int64
+			Before bool
+		}
+		mid := low + (high-low)/2
+		if err := q.s.DB().SQL.GetContext(ctx, &next, query, engine.At(at), mid); err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return 0, err
+		}
+		if next.Before {
+			low = next.ID + 1
+		} else {
+			high = mid
+		}
+	}
+	return high, nil
+}
+
+// narrow returns an index that finds the selected jobs among at most most entries; empty if there is none.
+func (q *Queue) narrow(ctx context.Context, by Filter, most int64) (index string, err error) {
+	under := func(hint, where string, args ...any) bool {
+		var more []int
+		query := "SELECT 1 FROM " + q.s.Table() + " " + hint + " WHERE " + where + " LIMIT 1 OFFSET ?"
+		if err == nil {
+			err = q.s.DB().SQL.SelectContext(ctx, &more, query, append(args, most)...)
+		}
+		return err == nil && len(more) == 0
+	}
+	statuses := stored[by.Status]
+	if by.Status == "" && by.Error+by.Fingerprint != "" {
+		statuses = withErrors
+	}
+	switch live := q.s.Index("live"); {
+	case by.Type != "" && under(live, "job_type = ?", by.Type):
+		return live, nil
+	case len(statuses) > 0 && under(q.s.ClaimIndex(), "status IN "+engine.In(len(statuses)), engine.Args(statuses)...):
+		return q.s.ClaimIndex(), nil
+	}
+	return "", texts.Wrap(err, "find jobs of %s", q.s.Name)
+}
+
 // Find calls f with each selected job, oldest first, until f returns an error, which it returns.
 func (q *Queue) Find(ctx context.Context, by Filter, f func(*job.Job) error) error {
-	if _, hint := q.where(by); hint != "" || by.Limit > 0 || by.Among > 0 {
+	_, hint := q.where(by)
+	narrow := hint != "" || by.Key != "" || by.Limit > 0 || by.Among > 0
+	if !narrow && by.Type != "" {
+		index, err := q.narrow(ctx, by, 8*walked)
+		if narrow = index != ""; err != nil {
+			return err
+		}
+	}
+	if narrow {
 		// IDs first, because sorting whole rows in index order would include their data
 		ids, err := q.FindIDs(ctx, by)
 		if err != nil {
@@ -190,19 +298,18 @@ func (q *Queue) Find(ctx context.Context, by Filter, f func(*job.Job) error) err
 		return q.each(ctx, by, ids, store.AllColumns, f)
 	}
 	// in pages, because the table may have millions of rows
-	for last, n := int64(0), findPage; n == findPage; {
+	low, high, err := q.span(ctx, by)
+	for last, n := low-1, findPage; err == nil && n == findPage; {
 		n = 0
 		w, _ := q.where(by)
 		w.And("id > ?", last)
-		err := q.page(ctx, w, store.AllColumns, "", func(j *job.Job) error {
+		w.And("id < ?", high)
+		err = q.page(ctx, w, store.AllColumns, "", func(j *job.Job) error {
 			n, last = n+1, j.ID
 			return f(j)
 		})
-		if err != nil {
-			return err
-		}
 	}
-	return nil
+	return err
 }
 
 // each calls f with the jobs of these ascending or descending IDs that the filter still selects.
@@ -211,11 +318,15 @@ func (q *Queue) each(ctx context.Context, by Filter, ids []int64, of store.Selec
 	if len(ids) > 1 && ids[0] > ids[1] {
 		order = " DESC"
 	}
+	done := 0
 	for some := range slices.Chunk(ids, findPage) {
 		w, _ := q.where(by)
 		w.And("id IN "+engine.In(len(some)), engine.Args(some)...)
 		if err := q.page(ctx, w, of, order, f); err != nil {
 			return err
+		}
+		if done += len(some); done > findPage {
+			q.tell(int64(done), int64(len(ids)))
 		}
 	}
 	return nil

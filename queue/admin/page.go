@@ -140,11 +140,11 @@ var ErrPage = errors.New("this is not where a page ended")
 
 // lookByID looks at all jobs by their IDs. take returns how many of them it takes, -1 for all.
 func (q *Queue) lookByID(ctx context.Context, by Filter, o PageOptions, take func([]place) (int, error)) (next string, looked int64, err error) {
-	var ends struct{ Low, High int64 }
-	if err := q.s.DB().SQL.GetContext(ctx, &ends, "SELECT COALESCE((SELECT MIN(id) FROM "+q.s.Table()+"), 1) AS low, COALESCE((SELECT MAX(id) FROM "+q.s.Table()+"), 0) AS high"); err != nil {
+	low, end, err := q.span(ctx, by)
+	if err != nil {
 		return "", looked, err
 	}
-	low, high := ends.Low, ends.High
+	high := end - 1
 	switch after, err := parsePlace(o.After); {
 	case err != nil:
 		return "", looked, err

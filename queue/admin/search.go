@@ -164,11 +164,9 @@ func (q *Queue) exactly(ctx context.Context, text string) (hits []Hit, err error
 
 // begin sets where the search goes on: at the newest job, or where it was. A queue that is new since then isn't searched.
 func (q *front) begin(ctx context.Context, at map[string]int64, first bool) error {
-	var ends struct{ Low, High int64 }
-	err := q.s.DB().SQL.GetContext(ctx, &ends, "SELECT COALESCE(MIN(id), 0) AS low, COALESCE(MAX(id), 0) AS high FROM "+q.s.Table())
-	q.Low, q.Below = ends.Low, at[q.s.Name]
-	if first && ends.High > 0 {
-		q.Below = ends.High + 1
+	low, high, err := q.span(ctx, Filter{})
+	if q.Low, q.Below = low, at[q.s.Name]; first {
+		q.Below = high
 	}
 	if err == nil && q.Below <= q.Low {
 		q.Below = 0

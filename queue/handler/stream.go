@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/handling"
+	"github.com/hipq/hipq/internal/policy"
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -35,8 +36,9 @@ import (
 // When no job is left that may go on, it gets TERM and, after Grace, KILL. If all were answered, it first has Grace to end. A
 // program that closes stdin or stdout and lives on is treated alike.
 //
-// A job that must be stopped ends within Grace. Its answer still counts if it says that the work is finished or sent. After half of it, the program gets TERM whatever other jobs it has; their
-// errors name that job. Programs that keep ending without any answer are restarted ever more slowly.
+// A job that must be stopped ends within Grace. Its answer still counts if it says that the work is finished or sent, or failed
+// for good. After half of it, the program gets TERM whatever other jobs it has; their errors name that job. Programs that keep ending without any answer, or don't start, are restarted ever more slowly. Until then,
+// jobs are not begun, and their attempts don't count.
 //
 // A Stream serves the jobs of one queue, because it tells them apart by ID. It is safe for concurrent use. Close it when the
 // worker has ended.
@@ -46,6 +48,10 @@ type Stream struct {
 	Processes int
 	// InFlight is how many jobs each program may have at once; below 1 means 1. Jobs that begin together arrive in any order.
 	InFlight int
+	// Ahead is how many more jobs a worker starts for each program, while jobs take less than 100 ms on average. They wait in the
+	// Stream for the first program with room, so that it idles no longer than a pipe takes. Their timeouts begin then. If none has
+	// room within a second, they go back to the queue, and the attempts don't count.
+	Ahead int
 	// StartTimeout is how long a program may take to say that it is ready, or to answer, before a job's timeout begins. 0 means
 	// DefaultStartTimeout after a program of the stream has said so; before that, timeouts run from the beginning.
 	StartTimeout time.Duration
@@ -67,6 +73,7 @@ type Stream struct {
 	lastEnd   string        // why the last of them ended
 	note      string        // the beginning of the next program's first log
 	announces bool          // a program has said that it is ready
+	pace      time.Duration // a mean of how long jobs take, of the latest most; 0 means unknown
 	changed   chan struct{} // closed when a program may have room; nil without waiters
 	ending    sync.WaitGroup
 }
@@ -74,12 +81,26 @@ type Stream struct {
 // DefaultStartTimeout is for the programs of a Stream without StartTimeout that say when they are ready.
 const DefaultStartTimeout = time.Minute
 
-// Boots says that the handler moves the end of an attempt's time.
-func (s *Stream) Boots() bool { return true }
+// aheadBelow is how long jobs may take of which some are started ahead, and aheadWait how long these wait.
+const aheadBelow, aheadWait = 100 * time.Millisecond, time.Second
+
+// Room is how many jobs the stream can have now. A worker starts no more, and lets it move the end of an attempt's time.
+func (s *Stream) Room() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	each := max(1, s.InFlight)
+	if s.pace > 0 && s.pace < aheadBelow {
+		each += max(0, s.Ahead)
+	}
+	return max(1, s.Processes) * each
+}
 
 func (s *Stream) startTimeout() time.Duration { return cmp.Or(s.StartTimeout, DefaultStartTimeout) }
 
-var errClosed = errors.New("the worker has ended")
+var (
+	errClosed = errors.New("the worker has ended")
+	errNoRoom = fmt.Errorf("not begun: no program had room within %s", policy.Brief(aheadWait))
+)
 
 // Handle gives the job to a program and waits for its answer.
 func (s *Stream) Handle(ctx context.Context, j *job.Job) (outcome job.Outcome) {
@@ -88,12 +109,17 @@ func (s *Stream) Handle(ctx context.Context, j *job.Job) (outcome job.Outcome) {
 	defer handling.Instead(ctx, func() {})() // the talk ends it if possible
 	line := Message(j)
 	for {
-		t, err := s.take(ctx)
-		if err != nil {
+		t, err := s.take(ctx, j.Timeout)
+		if pause, ok := errors.AsType[*pausing](err); ok {
+			return job.Outcome{Verdict: job.NotBegun, Error: err.Error(), RetryAfter: max(1, time.Until(pause.until))}
+		} else if err == errNoRoom { //nolint:errorlint // the identical error
+			return job.Outcome{Verdict: job.NotBegun, Error: err.Error()}
+		} else if err != nil {
 			return tryAgain(err.Error())
 		}
+		begin = time.Now()
 		outcome, unread := t.ask(ctx, j, line)
-		s.giveBack(t)
+		s.giveBack(t, max(1, time.Since(begin)))
 		if reason := s.worn(t); reason != "" {
 			t.retire(reason)
 		}
@@ -115,8 +141,10 @@ func (s *Stream) Close() {
 	s.ending.Wait()
 }
 
-// take finds a program with room for a job, or starts one.
-func (s *Stream) take(ctx context.Context) (*talk, error) {
+// take finds a program with room for a job, or starts one. A job that waits gets its timeout afterwards.
+func (s *Stream) take(ctx context.Context, timeout time.Duration) (*talk, error) {
+	var late <-chan time.Time
+	expire := handling.Expire(ctx)
 	for {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -126,14 +154,27 @@ func (s *Stream) take(ctx context.Context) (*talk, error) {
 		switch {
 		case err != nil:
 			return nil, err
+		case (t != nil || mayStart) && late != nil && expire != nil:
+			expire(timeout)
+		}
+		switch {
 		case t != nil:
 			return t, nil
 		case mayStart:
 			return s.launch(ctx)
+		case late == nil && s.Ahead > 0:
+			if late = time.After(aheadWait); expire != nil {
+				expire(timeout + aheadWait)
+			}
 		}
 		select {
 		case <-wait:
 		case <-ctx.Done():
+		case <-late:
+			s.mu.Lock()
+			s.pace = aheadWait // so that the worker starts no more of them ahead
+			s.mu.Unlock()
+			return nil, errNoRoom
 		}
 	}
 }
@@ -160,7 +201,7 @@ func (s *Stream) choose(now time.Time) (t *talk, mayStart bool, wait <-chan stru
 		t.taken++
 		return t, false, nil, nil
 	case free && len(s.talks)+s.starting == 0:
-		return nil, false, nil, fmt.Errorf("not started: the last %d programs ended without an answer, the latest with: %s", s.futile, s.lastEnd)
+		return nil, false, nil, &pausing{s.startAt, fmt.Sprintf("not started: the last %d programs ended without an answer, the latest with: %s", s.futile, s.lastEnd)}
 	}
 	if s.changed == nil {
 		s.changed = make(chan struct{})
@@ -168,9 +209,20 @@ func (s *Stream) choose(now time.Time) (t *talk, mayStart bool, wait <-chan stru
 	return nil, false, s.changed, nil
 }
 
+// pausing is the error of a job that no program takes until then.
+type pausing struct {
+	until time.Time
+	text  string
+}
+
+func (p *pausing) Error() string { return p.text }
+
 // launch starts a program for a job.
 func (s *Stream) launch(ctx context.Context) (t *talk, err error) {
 	t, err = s.open(ctx)
+	if err != nil && ctx.Err() == nil {
+		s.wasFutile(err.Error())
+	}
 	s.mu.Lock()
 	s.starting--
 	if err == nil {
@@ -186,11 +238,14 @@ func (s *Stream) launch(ctx context.Context) (t *talk, err error) {
 	return t, err
 }
 
-func (s *Stream) giveBack(t *talk) {
+func (s *Stream) giveBack(t *talk, took time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t.taken--
 	t.given++
+	if s.pace += (took - s.pace) / 4; s.pace == 0 {
+		s.pace = 1
+	}
 	s.wake()
 }
 
@@ -240,7 +295,7 @@ func (s *Stream) leave(t *talk) {
 // maxStartDelay is the longest delay of a start after programs that ended without any answer.
 const maxStartDelay = 30 * time.Second
 
-// wasFutile records that a program ended without any answer. The second in a row delays the next start by 1 s, and each
+// wasFutile records that a program ended without any answer, or didn't start. The second in a row delays the next start by 1 s, and each
 // further one doubles the delay. Then it wakes waiting jobs.
 func (s *Stream) wasFutile(end string) {
 	s.mu.Lock()

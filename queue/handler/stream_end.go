@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/process"
+	"github.com/hipq/hipq/queue/job"
 )
 
 // end tells a program that has jobs to end.
@@ -120,15 +121,18 @@ func (t *talk) finish(end ending, err error, byGuard bool, read int64, left stri
 	}
 	_ = t.left.Close()
 	for id, f := range t.flights {
+		unread := f.from < 0 || read <= f.from
 		// a job that no program ever reads must not move on forever
-		l := landing{unread: (t.answered || t.endedFor != "") && (f.from < 0 || read <= f.from)}
+		l := landing{unread: (t.answered || t.endedFor != "") && unread}
 		switch {
 		case byGuard:
 			l = landing{outcome: tryAgain(errGuardStops.Error())}
 		case err != nil:
 			l.outcome = tryAgain(fmt.Sprintf("wait for %s: %v", t.stream.Argv[0], err))
 		default:
-			l.outcome = tryAgain(t.unanswered(f, end))
+			if l.outcome = tryAgain(t.unanswered(f, end)); unread {
+				l.outcome.Verdict = job.NotBegun
+			}
 		}
 		t.last = l.outcome.Error
 		l.left, noted = left, noted || !l.unread

@@ -80,16 +80,45 @@ func TestStreamNotReady(t *testing.T) {
 	s.StartTimeout = 300 * time.Millisecond
 	for range 2 {
 		o := within(t, s, testJob(), time.Minute)
-		dbtest.Ensure(t, o.Verdict == job.TryAgain && o.Error == "the program was not ready within 300ms", "%+v", o)
+		dbtest.Ensure(t, (o.Verdict == job.NotBegun) == (runtime.GOOS == "linux") && o.Error == "the program was not ready within 300ms", "%+v", o)
 	}
 	o := within(t, s, testJob(), time.Minute) // like any program that ends without an answer
 	dbtest.Same(t, o.Error, "not started: the last 2 programs ended without an answer, the latest with: the program was not ready within 300ms", "at the third")
+	dbtest.Ensure(t, o.Verdict == job.NotBegun && o.RetryAfter > 0 && o.RetryAfter <= time.Second, "%+v", o)
 	s = shStream(t, answers(`echo '{"ready": true}'`))
 	s.StartTimeout = 5 * time.Second
 	for range 2 {
 		wantFinished(t, within(t, s, testJob(), time.Minute))
 		time.Sleep(3 * time.Second)
 	}
+}
+
+// TestStreamAhead: once jobs are short, the stream has room for more, which wait for the first program with room. Their timeouts
+// begin there. The end of another job's program is none of theirs, and behind a long job they go back.
+func TestStreamAhead(t *testing.T) {
+	t.Parallel()
+	s := stream(t, 1, 1)
+	s.Ahead = 1
+	for id := range int64(20) {
+		dbtest.Ensure(t, id > 0 || s.Room() == 1, "room for %d before the first job", s.Room())
+		wantFinished(t, within(t, s, jobOf(id+1, task{}), time.Minute))
+	}
+	dbtest.Same(t, s.Room(), 2, "room")
+	behind := func(first task) (one, two job.Outcome, moves []int) {
+		done := make(chan job.Outcome, 1)
+		go func() { done <- within(t, s, jobOf(31, first), time.Minute) }()
+		time.Sleep(200 * time.Millisecond)
+		j := jobOf(32, task{})
+		j.Timeout = 100 * time.Second
+		list, moved := moved(t, s, j)
+		return <-done, list[0], moved[0]
+	}
+	one, two, moves := behind(task{SleepMS: 600, Silent: true, Exit: new(3)})
+	dbtest.Ensure(t, one.Verdict == job.TryAgain && two.Verdict == job.Finished && slices.Equal(moves, []int{100, 100}), "%+v\n%+v\nmoved %v", one, two, moves)
+	dbtest.Ensure(t, two.Ran < 600*time.Millisecond, "it ran for %s", two.Ran)
+	one, two, _ = behind(task{SleepMS: 3000})
+	dbtest.Ensure(t, one.Verdict == job.Finished && two.Verdict == job.Interrupted && two.Error == "not begun: no program had room within 1s", "%+v\n%+v", one, two)
+	dbtest.Same(t, s.Room(), 1, "room after a long job")
 }
 
 // TestStreamRenews: a program gets no more jobs after max_jobs, above max_memory, or when a file has changed; the next job starts

@@ -463,7 +463,7 @@ func TestStreamStillborn(t *testing.T) {
 				switch {
 				case o.Error == reason:
 					begun++
-				case strings.HasPrefix(o.Error, "not started: the last ") && strings.HasSuffix(o.Error, "the latest with: "+reason):
+				case o.Verdict == job.NotBegun && strings.HasPrefix(o.Error, "not started: the last ") && strings.HasSuffix(o.Error, "the latest with: "+reason):
 					refused++
 				default:
 					t.Errorf("%+v", o)

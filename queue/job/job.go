@@ -157,6 +157,11 @@ func (j *Job) Outcome(now time.Time) Outcome {
 		o.Verdict, o.Error = Stopped, Cancelled
 	case j.RetryOverride == overrideNever:
 		o.Verdict = Failed
+	case strings.HasPrefix(j.RetryOverride, overrideRelease): // by the procedure job_answer
+		o.Verdict, o.Error = Released, ""
+		delay := strings.TrimPrefix(j.RetryOverride, overrideRelease)
+		delay, o.Count = strings.CutPrefix(delay, overrideCount)
+		o.RetryAfter, _ = time.ParseDuration(strings.TrimSpace(delay))
 	case j.RetryOverride != None:
 		o.RetryAfter, _ = time.ParseDuration(j.RetryOverride) // an unreadable delay counts as none
 	}

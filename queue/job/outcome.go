@@ -22,8 +22,12 @@ const (
 	Released Verdict = "release"
 	// Stopped: an operator cancelled the job while it ran.
 	Stopped Verdict = "cancelled"
-	// Interrupted: the worker was stopped. The job runs again at once; the retry policy doesn't count the attempt.
+	// Interrupted: the worker was stopped, or the handler has no room. The job runs again at once; the retry policy doesn't count the
+	// attempt.
 	Interrupted Verdict = "interrupted"
+	// NotBegun: the handler could not begin the job. It runs again after RetryAfter; the retry policy doesn't count the attempt. Until
+	// then, the worker starts no more jobs for this handler.
+	NotBegun Verdict = "not begun"
 )
 
 // IsError says whether the verdict requires a retry decision.
@@ -38,7 +42,7 @@ type Outcome struct {
 	Result string
 	// Output is what the handler printed, or its tail; it is kept with the attempt.
 	Output string
-	// RetryAfter is the handler's own delay with TryAgain and Released; 0 leaves it to the policy.
+	// RetryAfter is the handler's own delay with TryAgain and Released, where 0 leaves it to the policy, and NotBegun.
 	RetryAfter time.Duration
 	// Count says that a Released attempt counts for the retry policy; in the last one, the job fails then.
 	Count bool
@@ -60,8 +64,9 @@ func (o Outcome) Reason() string {
 	return o.Error
 }
 
-// overrideNever forbids a retry. Any other override is a delay, or None.
-const overrideNever = "never"
+// overrideNever forbids a retry. overrideRelease begins that of a release, perhaps with overrideCount, and a delay. Any other
+// override is a delay, or None.
+const overrideNever, overrideRelease, overrideCount = "never", "release", " count"
 
 // lostAt marks the override of an attempt that ended with its worker; the worker's last sign of life follows.
 const lostAt, lostLayout = "until ", "2006-01-02T15:04:05.000Z"

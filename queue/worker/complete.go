@@ -146,10 +146,10 @@ func isNil(h any) bool {
 
 func (q Queue) withMiddleware(around []handler.Middleware) (Queue, error) {
 	handlers := make(map[string]handler.Handler, len(q.Handlers))
-	q.boots = map[string]bool{}
+	q.streams = map[string]stream{}
 	for name, h := range q.Handlers {
-		if b, ok := h.(interface{ Boots() bool }); ok { // as a Stream, whose programs start within an attempt
-			q.boots[name] = b.Boots()
+		if of, ok := h.(stream); ok {
+			q.streams[name] = of
 		}
 		for _, m := range slices.Backward(around) {
 			if h = m(h); isNil(h) {
@@ -162,7 +162,7 @@ func (q Queue) withMiddleware(around []handler.Middleware) (Queue, error) {
 	return q, nil
 }
 
-var verdicts = []job.Verdict{job.Finished, job.TryAgain, job.Failed, job.Sent, job.Released, job.Stopped}
+var verdicts = []job.Verdict{job.Finished, job.TryAgain, job.Failed, job.Sent, job.Released, job.Stopped, job.NotBegun}
 
 // judged replaces an outcome whose verdict or result is invalid, and returns texts that can be stored.
 func judged(o job.Outcome) job.Outcome {

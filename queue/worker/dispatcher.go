@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/store"
+	"github.com/hipq/hipq/queue/job"
 )
 
 // gatherFor is the longest wait of a result to share a commit. A wait is no longer than the last commit took, so it costs one
@@ -84,12 +85,18 @@ func (s *source) settleAt() time.Time {
 	return s.gatherUntil
 }
 
-// busy returns the queue's job types in this worker's other lanes whose slots all run jobs. Their jobs don't wait for a limit. A
-// slot that a round has reserved isn't taken yet: that round asks for such a job.
+// busy returns the queue's job types in this worker's other lanes whose slots all run jobs, and those whose handlers rest. Their
+// jobs don't wait for a limit. A slot that a round has reserved isn't taken yet: that round asks for such a job.
 func (d *dispatcher) busy(s *source) (types []store.Types) {
 	for _, other := range d.sources {
-		if other != s && other.Name == s.Name && other.lane.width <= other.lane.running {
+		if other.Name != s.Name {
+			continue
+		}
+		if other != s && (other.lane.width <= other.lane.running || other.room() <= other.running) {
 			types = append(types, other.serves)
+		}
+		for name := range other.resting {
+			types = append(types, other.only([]string{name}))
 		}
 	}
 	return types
@@ -101,6 +108,9 @@ func (d *dispatcher) gather(a *attempt) {
 	s.occupy(-1)
 	if s.attempts[a.Job.ID] == a { // after a quarantine, the next attempt may have begun
 		delete(s.attempts, a.Job.ID)
+	}
+	if a.Outcome.Verdict == job.NotBegun && a.Outcome.RetryAfter > 0 {
+		d.rest(s, a)
 	}
 	switch {
 	case a.left && a.Asked: // other workers decide

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
 	"strings"
@@ -26,6 +27,7 @@ func (w *worker) goOn() error {
 			w.scheduler.run()
 		}
 		for _, s := range w.sources {
+			s.wake()
 			w.dispatcher.askAbout(s)
 		}
 		w.dispatcher.dispatch()
@@ -80,6 +82,8 @@ func (w *worker) whyNotDone() string {
 		case s.gone != nil:
 		case s.nextPoll.IsZero() || s.again:
 			return "queue " + s.Name + " is polled again"
+		case slices.ContainsFunc(slices.Collect(maps.Values(s.resting)), over.After):
+			return "a handler of queue " + s.Name + " may begin jobs soon"
 		case s.failing:
 			return "jobs of queue " + s.Name + " wait for their retry decision"
 		case s.mayStart():

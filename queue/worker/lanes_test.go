@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -46,6 +47,43 @@ func TestFullLaneHoldsNobodyUp(t *testing.T) {
 		y.wantMost(s.t, "all", 4)
 		s.wantHistory(s.emails, atOnce, append(fast, slowIDs...)...)
 		s.wantHistory(s.reports, atOnce, reports...)
+	})
+}
+
+// roomy is a handler with room for some jobs.
+type roomy struct {
+	handler.Handler
+	room atomic.Int64
+}
+
+func (r *roomy) Room() int { return int(r.room.Load()) }
+
+// TestRoom: a worker starts no more jobs than a handler has room for. One that the handler gives back doesn't count, and runs again.
+func TestRoom(t *testing.T) {
+	suite(t, func(s shop) {
+		y, h := newTally(), &roomy{}
+		h.room.Store(4)
+		h.Handler = handler.HandleFunc(func(_ context.Context, j *job.Job) (o job.Outcome) {
+			defer y.enter(map[bool]string{true: "few", false: "more"}[h.room.Load() == 2])()
+			time.Sleep(3 * time.Millisecond)
+			if o.Verdict = job.Finished; j.Attempt == 1 {
+				o.Verdict, o.Error = job.NotBegun, "no room"
+			}
+			if j.ID%30 == 0 {
+				h.room.Store(2)
+			}
+			return o
+		})
+		ids := s.add(s.emails, "send", 60)
+		p := only(s.emails, s.worker(map[string]handler.Handler{"send": h}))
+		p.Concurrency = 10
+		wantSummary(s.t, s.work(p), worker.Summary{Started: 120, Finished: 60, Errors: 60})
+		y.wantMost(s.t, "few", 2)
+		y.wantMost(s.t, "more", 4)
+		for _, id := range ids {
+			j := s.get(s.emails, id)
+			dbtest.Ensure(s.t, j.Attempt == 2 && j.Interrupts == 1 && j.Uncounted == 1, "%+v", j)
+		}
 	})
 }
 

@@ -172,7 +172,7 @@ func (p *poller) reap() {
 
 // upkeep polls a source, after doing the upkeep that an earlier poll found.
 func (p *poller) upkeep(s *source, upkeep *store.Poll) {
-	accepting, running, sent := p.accepting() && s.gone == nil, slices.Collect(maps.Keys(s.attempts)), time.Now()
+	accepting, running, serves, sent := p.accepting() && s.gone == nil, slices.Collect(maps.Keys(s.attempts)), s.serves, time.Now()
 	s.pollSent = sent
 	handled := map[string]bool{} // by type: whether a retry handler decides
 	for t := range s.Handlers {
@@ -189,7 +189,7 @@ func (p *poller) upkeep(s *source, upkeep *store.Poll) {
 			stopping, err = s.store().Stopping(p.work, p.ID, running)
 		}
 		if err == nil && (accepting || upkeep != nil) {
-			found, err = s.store().Poll(p.work, s.serves)
+			found, err = s.store().Poll(p.work, serves)
 		}
 		return func() error {
 			s.pollSent = time.Time{}

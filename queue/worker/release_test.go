@@ -3,6 +3,7 @@ package worker_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -108,6 +109,60 @@ func TestInterrupts(t *testing.T) {
 		j := s.get(s.emails, id)
 		dbtest.Ensure(s.t, j.Uncounted == 2 && j.Interrupts == 2, "uncounted %d, interrupts %d", j.Uncounted, j.Interrupts)
 	})
+}
+
+// TestHandlerRests: a handler that can't begin any job costs no attempts. The worker starts few jobs for it, says so and tries again
+// later; the queue's other types and the jobs in a line behind go on.
+func TestHandlerRests(t *testing.T) {
+	suite(t, func(s shop) {
+		for _, o := range []queue.Options{{}, {ThrottleLimit: 3}} {
+			for _, name := range []string{"send", job.AllTypes} {
+				s.rests(o, name)
+			}
+		}
+	})
+}
+
+func (s shop) rests(o queue.Options, name string) {
+	o.Name = "emails"
+	s.emails = s.reopen(o, nil)
+	const jobs, pause = 60, time.Second
+	broken := s.add(s.emails, "send", jobs)
+	works := s.add(s.emails, "once", jobs)
+	j, began := &journal{}, time.Now()
+	var mu sync.Mutex
+	refused, others := 0, 0
+	p := only(s.emails, s.worker(map[string]handler.Handler{
+		name: handler.HandleFunc(func(context.Context, *job.Job) job.Outcome {
+			mu.Lock()
+			defer mu.Unlock()
+			if time.Since(began) > 5*pause/2 {
+				return job.Outcome{Verdict: job.Finished}
+			}
+			refused++
+			return job.Outcome{Verdict: job.NotBegun, Error: "not started: no table", RetryAfter: pause}
+		}),
+		"once": handler.Func(func(context.Context, *job.Job) error {
+			if time.Since(began) < 5*pause/2 {
+				others++
+			}
+			return nil
+		}),
+	}))
+	p.Concurrency, p.Log = 3, j.log()
+	dbtest.Same(s.t, s.work(p).Finished, 2*jobs, "finished jobs")
+	mu.Lock()
+	defer mu.Unlock()
+	dbtest.Ensure(s.t, refused > 0 && refused <= 6*p.Concurrency && others == jobs, "%s: %d jobs were refused, %d others done meanwhile", name, refused, others)
+	dbtest.Ensure(s.t, j.count("can't begin any job now") >= 2, "the log: %s", j.text.String())
+	uncounted := 0
+	for _, id := range broken {
+		one := s.get(s.emails, id)
+		uncounted += one.Uncounted
+		dbtest.Ensure(s.t, one.Attempt-one.Uncounted == 1 && one.Interrupts == 0, "%+v", one)
+	}
+	dbtest.Same(s.t, uncounted, refused, "attempts that don't count")
+	s.wantHistory(s.emails, atOnce, works...)
 }
 
 // booting is a handler that moves the end of its time.

@@ -10,7 +10,7 @@ func (d *dispatcher) free(s *source) (*shard, int) {
 	if !d.accepting() || len(s.types) == 0 || s.gone != nil {
 		return nil, 0
 	}
-	n := min(s.lane.free()-s.owed(), d.Batch)
+	n := min(s.lane.free()-s.owed(), s.room()-s.taken(), d.Batch)
 	if d.MaxJobs > 0 {
 		n = min(n, d.MaxJobs-d.summary.Started-d.slots.host.reserved)
 	}

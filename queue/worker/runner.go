@@ -59,7 +59,7 @@ func (r *runner) begin(s *source, j *job.Job) {
 		a.settled.Store(&f)
 	}
 	hooks := handling.Hooks{Look: r.lease.check, Say: say, End: abandon, Settled: settled}
-	if a.boots = s.bootsFor(j.Type); a.boots {
+	if a.boots = s.isStream(j.Type); a.boots {
 		hooks.Expire = a.expire
 	}
 	a.handled = handling.With(a, hooks)
@@ -95,7 +95,9 @@ func (r *runner) end(a *attempt, o job.Outcome, abandoned bool) bool {
 	if !a.ended.CompareAndSwap(false, true) {
 		return false
 	}
-	o.Ran = time.Since(a.began)
+	if !a.boots || o.Ran <= 0 { // a job that was started ahead waited first
+		o.Ran = time.Since(a.began)
+	}
 	if o.Verdict != job.Finished {
 		switch cause := context.Cause(a); {
 		case cause == errCancelled: //nolint:errorlint // the identical error

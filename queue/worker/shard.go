@@ -36,8 +36,7 @@ func (w *worker) addShards(s *source) {
 		if len(w.Shards) == 0 && of > 0 {
 			prefers = slices.Contains(nodes, number%of)
 		}
-		one := &shard{candidates: s.store().Candidates(number, s.serves), preferred: prefers, lastRound: (first+number)%n - n}
-		s.shards = append(s.shards, one)
+		s.shards = append(s.shards, &shard{preferred: prefers, lastRound: (first+number)%n - n})
 	}
 }
 

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -17,10 +18,13 @@ import (
 // undecided for a retry handler.
 type source struct {
 	Queue
-	// types are the job types of the source, as far as they have names. serves are all. asked are those with a retry handler.
+	// types are the job types of the source, as far as they have names. serves are all whose handlers can begin jobs now. asked are
+	// those with a retry handler.
 	types         []string
 	serves, asked store.Types
-	lane          *lane
+	// resting says until when the handlers of some types can't begin any job.
+	resting map[string]time.Time
+	lane    *lane
 	// shards are the queue's shards, by number.
 	shards []*shard
 	// among is how many workers start such jobs now, if they share what they read ahead.
@@ -102,17 +106,54 @@ func (q Queue) named() []string {
 }
 
 func (w *worker) addSource(q Queue, types []string, l *lane) {
-	s := &source{Queue: q, types: types, lane: l, attempts: map[int64]*attempt{}}
-	s.serves = typesOf(types, slices.Concat(q.named(), q.Except))
+	s := &source{Queue: q, types: types, lane: l, attempts: map[int64]*attempt{}, resting: map[string]time.Time{}}
 	var asked []string
 	for _, t := range types {
 		if q.retryHandler(t) != nil {
 			asked = append(asked, t)
 		}
 	}
-	s.asked = typesOf(asked, slices.Concat(q.named(), q.Except))
+	s.asked = s.only(asked)
 	w.addShards(s)
+	s.serve()
 	w.sources = append(w.sources, s)
+}
+
+// serve has the source start jobs of the types whose handlers don't rest.
+func (s *source) serve() {
+	s.serves = s.only(slices.DeleteFunc(slices.Clone(s.types), func(t string) bool { return !s.resting[t].IsZero() }))
+	for number, one := range s.shards {
+		one.candidates = s.store().Candidates(number, s.serves)
+	}
+}
+
+// rest has a source start no more jobs for a handler that can't begin any now.
+func (d *dispatcher) rest(s *source, a *attempt) {
+	name, until := a.Job.Type, time.Now().Add(a.Outcome.RetryAfter)
+	if !slices.Contains(s.types, name) {
+		name = job.AllTypes
+	}
+	if s.resting[name].IsZero() {
+		d.Log.Warn("a handler can't begin any job now, so its jobs wait", "queue", s.Name, "type", name, "error", a.Outcome.Error, "until", until)
+		defer s.serve()
+	}
+	s.resting[name] = until
+}
+
+// wake has handlers go on that have rested.
+func (s *source) wake() {
+	n := len(s.resting)
+	maps.DeleteFunc(s.resting, func(_ string, until time.Time) bool { return !until.After(time.Now()) })
+	if len(s.resting) < n {
+		s.serve()
+		s.foundAny()
+		s.nextPoll = time.Time{}
+	}
+}
+
+// only are the types of these names, which are the source's.
+func (s *source) only(names []string) store.Types {
+	return typesOf(names, slices.Concat(s.named(), s.Except))
 }
 
 // typesOf are the types of these names. If job.AllTypes is one, it leaves out the others.
@@ -151,15 +192,32 @@ func resting(list []store.Settled) (n int) {
 // wants returns how many slots the source could use now. While its jobs wait for room, it keeps one, to start the first of them
 // at once; but not if others want slots.
 func (s *source) wants(accepting, others bool) int {
+	n := s.taken() + s.owed()
 	if (s.mayStart() || s.failing) && accepting {
-		return s.lane.width
-	}
-	n := s.running + s.owed()
-	for _, r := range s.rounds {
-		n += r.Slots
+		return min(s.lane.width, max(n, s.room()+s.owed()))
 	}
 	if accepting && !others && s.gone == nil && s.waits() {
 		n++
+	}
+	return n
+}
+
+// taken is how many jobs run, or may be started by a round.
+func (s *source) taken() int {
+	n := s.running
+	for _, r := range s.rounds {
+		n += r.Slots
+	}
+	return n
+}
+
+// room is how many jobs the handlers can have at once now.
+func (s *source) room() (n int) {
+	for _, t := range s.types {
+		if s.streams[t] == nil {
+			return math.MaxInt32
+		}
+		n += s.streams[t].Room()
 	}
 	return n
 }

@@ -52,9 +52,12 @@ type Queue struct {
 	RetryHandlers map[string]handler.RetryHandler
 	// Except are types that the handler of job.AllTypes leaves to other workers.
 	Except []string
-	// boots are the types whose handlers move the end of an attempt's time.
-	boots map[string]bool
+	// streams are the handlers, by job type, whose programs start within an attempt.
+	streams map[string]stream
 }
+
+// stream is a handler.Stream. It moves the end of an attempt's time, and says how many jobs it can have now.
+type stream interface{ Room() int }
 
 // handler is the handler of a job type; nil if there is none.
 func (q Queue) handler(jobType string) handler.Handler {
@@ -75,12 +78,12 @@ func (q Queue) retryHandler(jobType string) handler.RetryHandler {
 	return q.RetryHandlers[job.AllTypes]
 }
 
-// bootsFor says whether the handler of a job type moves the end of an attempt's time.
-func (q Queue) bootsFor(jobType string) bool {
+// isStream says whether the handler of a job type is a stream.
+func (q Queue) isStream(jobType string) bool {
 	if _, own := q.Handlers[jobType]; !own {
 		jobType = job.AllTypes
 	}
-	return q.boots[jobType]
+	return q.streams[jobType] != nil
 }
 
 func (q Queue) store() *store.Queue { return (*store.Queue)(q.Queue) }

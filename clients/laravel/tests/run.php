@@ -20,12 +20,12 @@ foreach ([
 ] as $table) {
     $root->exec("CREATE TABLE $table");
 }
-function config(int $processes, int $inFlight = 1): void
+function config(int $processes, int $ahead = 0): void
 {
     global $dir, $app, $host, $port, $database;
     $type = getenv('HIPQ_TYPE') ?: '*';
     $env = json_encode(array_values(array_map(fn ($name) => "$name={$GLOBALS['env'][$name]}", array_diff(array_keys($GLOBALS['env']), ['HIPQ_CONFIG']))), JSON_UNESCAPED_SLASHES);
-    $slots = $processes * $inFlight;
+    $slots = $processes * (1 + $ahead);
     file_put_contents("$dir/hipq.yaml", <<<YAML
         name: shop
         database: {driver: mysql, dsn: "root@tcp($host:$port)/$database"}
@@ -34,7 +34,7 @@ function config(int $processes, int $inFlight = 1): void
         retry: {attempts: 1000000, delay: 0s, jitter: 0} # Laravel counts the tries
         queues:
           - name: default
-            job_types: [{name: "$type", handler: &artisan {stream: [php, $app/artisan, "queue:work", hipq, --sleep=0], dir: $dir, processes: $processes, in_flight: $inFlight, env: $env}}]
+            job_types: [{name: "$type", handler: &artisan {stream: [php, $app/artisan, "queue:work", hipq, --sleep=0], dir: $dir, processes: $processes, ahead: $ahead, env: $env}}]
           - name: emails
             job_types: [{name: "$type", handler: *artisan}]
         YAML);
@@ -140,9 +140,9 @@ if (in_array('sqlite', $stages, true)) {
 if (in_array('bench', $stages, true)) {
     $jobs = (int) (getenv('JOBS') ?: 2000);
     foreach ([1, 4] as $processes) {
-        foreach (['database', 'hipq', 'hipq, 8 in flight'] as $way) {
+        foreach (['database', 'hipq', 'hipq, 7 ahead'] as $way) {
             [$driver] = explode(',', $way);
-            config($processes, $way === $driver ? 1 : 8);
+            config($processes, $way === $driver ? 0 : 7);
             run(['php', "$app/scenarios.php", 'quick', (string) $jobs], ['QUEUE_CONNECTION' => $driver] + $env);
             $work = ['php', "$app/artisan", 'queue:work', 'database', '--stop-when-empty', '--sleep=0', '--quiet'];
             $rate[$way] = measure("$way, $processes processes", $jobs, $driver === 'hipq' ? fn () => hipq('work')

@@ -18,27 +18,28 @@ end
 
 place = Place.new("mysql")
 place.sql(DELAYED)
-work = lambda do |adapter, processes|
+work = lambda do |adapter, processes, ahead|
   environment = place.environment("ADAPTER" => adapter)
   if adapter == "hipq"
-    place.init(processes: processes)
+    place.init(processes: processes, ahead: ahead)
     return system(environment, Place::HIPQ, "work", chdir: place.dir)
   end
   worker = "require #{File.expand_path("shop/config/environment", __dir__).inspect}; Delayed::Worker.new(exit_on_complete: true, quiet: true).start"
   Array.new(processes) { Process.spawn(environment, "ruby", "-e", worker) }.each { |pid| Process.wait(pid) }
 end
 
-puts "jobs per second of #{JOBS}        enqueue      run"
-[1, 4].product(%w[delayed_job hipq], [1, 2]).each do |processes, adapter, run|
+puts "jobs per second of #{JOBS}          enqueue      run"
+[1, 4].product(["delayed_job", "hipq", "hipq, 7 ahead"], [1, 2]).each do |processes, way, run|
+  adapter = way.split(",").first
   place.init
   took = place.run("ruby", "-e", "require #{File.expand_path("shop/config/environment", __dir__).inspect}\n#{ENQUEUE}", ADAPTER: adapter).to_f
   table = adapter == "hipq" ? "app_default WHERE status = 'submitted'" : "delayed_jobs"
   raise "not enqueued" unless place.sql("SELECT COUNT(*) AS n FROM #{table}").first["n"] == JOBS
 
-  ran = seconds { work.call(adapter, processes) }
+  ran = seconds { work.call(adapter, processes, way == adapter ? 0 : 7) }
   left = adapter == "hipq" ? "app_default WHERE live = 1" : "delayed_jobs"
   raise "not done" unless place.sql("SELECT COUNT(*) AS n FROM #{left}").first["n"].zero?
 
-  puts format("%-12s %d processes, run %d: %8.0f %8.0f", adapter, processes, run, JOBS / took, JOBS / ran)
+  puts format("%-14s %d processes, run %d: %8.0f %8.0f", way, processes, run, JOBS / took, JOBS / ran)
 end
 place.clear

@@ -10,13 +10,13 @@ $env = ['SHOP_DIR' => $dir, 'DB_PORT' => $port, 'DB_DATABASE' => $database, 'HIP
 $root->exec('CREATE TABLE trace (id INT AUTO_INCREMENT PRIMARY KEY, job VARCHAR(100) COLLATE utf8mb4_bin, note TEXT)');
 $console = ['php', ...(getenv('INCLUDE') ? ['-d', 'include_path=' . getenv('INCLUDE')] : []), "$app/console"];
 
-function config(int $processes, int $inFlight = 1): void
+function config(int $processes, int $ahead = 0): void
 {
     global $dir, $console, $host, $port, $database, $env;
     $type = getenv('HIPQ_TYPE') ?: '*';
     $list = json_encode(array_values(array_map(fn ($name) => "$name={$env[$name]}", array_diff(array_keys($env), ['HIPQ_CONFIG']))), JSON_UNESCAPED_SLASHES);
-    $stream = fn (string $transport) => '{stream: ' . json_encode([...$console, 'messenger:consume', $transport, '--sleep=0'], JSON_UNESCAPED_SLASHES) . ", dir: $dir, processes: $processes, in_flight: $inFlight, env: $list}";
-    $slots = $processes * $inFlight;
+    $stream = fn (string $transport) => '{stream: ' . json_encode([...$console, 'messenger:consume', $transport, '--sleep=0'], JSON_UNESCAPED_SLASHES) . ", dir: $dir, processes: $processes, ahead: $ahead, env: $list}";
+    $slots = $processes * (1 + $ahead);
     file_put_contents("$dir/hipq.yaml", <<<YAML
         name: shop
         database: {driver: mysql, dsn: "root@tcp($host:$port)/$database"}
@@ -76,9 +76,9 @@ if (in_array('robust', $stages, true)) {
 if (in_array('bench', $stages, true)) {
     $jobs = (int) (getenv('JOBS') ?: 2000);
     foreach ([1, 4] as $processes) {
-        foreach (['doctrine', 'hipq', 'hipq, 8 in flight'] as $way) {
+        foreach (['doctrine', 'hipq', 'hipq, 7 ahead'] as $way) {
             [$transport] = explode(',', $way);
-            config($processes, $way === $transport ? 1 : 8);
+            config($processes, $way === $transport ? 0 : 7);
             exec('rm -rf ' . escapeshellarg("$dir/var"));
             $env['QUEUE'] = $transport;
             $transport === 'doctrine' && run([...$console, 'messenger:setup-transports'], $env);

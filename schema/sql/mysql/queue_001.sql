@@ -21,7 +21,7 @@ CREATE TABLE IF NOT EXISTS {jobs} (
   attempt            INT UNSIGNED NOT NULL DEFAULT 0,
   -- attempts that the retry policy doesn't count: interrupted ones, and released ones
   uncounted          INT UNSIGNED NOT NULL DEFAULT 0,
-  -- attempts that ended because their worker did, for handlers that count the others
+  -- attempts that ended because their worker did, or never began, for handlers that count the others
   interrupted        INT UNSIGNED NOT NULL DEFAULT 0,
   -- how many of the latest attempts in a row ended with their worker
   losses             INT UNSIGNED NOT NULL DEFAULT 0,

@@ -170,3 +170,19 @@ def counted(n, seconds=0.01):
     with transaction.atomic():
         note("counted", n)
         time.sleep(seconds)
+
+
+leak = []
+revision = open(os.environ["REVISION"]).read() if "REVISION" in os.environ else ""
+
+
+@shared_task(bind=True)
+def steady(self, number):  # of robust.py
+    def say(what):
+        with open(os.environ["STEADY"], "a") as file:
+            file.write(f"{number} {what} {self.request.retries + 1} {os.getpid()} {revision}\n")
+    say("begins")
+    time.sleep(0.01)
+    leak.append(b"x" * (1 << 20))
+    note("steady", number)
+    say("ends")

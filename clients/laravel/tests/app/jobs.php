@@ -56,6 +56,13 @@ class Many extends Job
     public function handle() { usleep(10000); trace($this->name, 'runs'); }
 }
 
+class Steady extends Job // of robust.py
+{
+    public $tries = 3;
+    public function handle() { steady($this->name, $this->attempts(), fn () => trace($this->name, 'runs')); }
+    public function failed($e) { file_put_contents(getenv('STEADY'), "$this->name failed\n", FILE_APPEND); }
+}
+
 class Slow extends Job // has one try
 {
     public function handle()

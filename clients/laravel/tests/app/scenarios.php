@@ -5,7 +5,7 @@ $app = require __DIR__.'/shop.php';
 $app->make(Illuminate\Contracts\Console\Kernel::class)->bootstrap();
 
 use App\{Big, Dies, Encrypted, Exits, FailsOnTimeout, Gives, Leaks, Limited, LosesConnection, Many, MaxExceptions, OneTry, Order, Ordered, Overlaps, Plain, Quick, Releases,
-    ReleasesTooOften, Skips, Slow, Throttles, TimesOut, Tries, Unique, UniqueUntil, Until, WithModel, WithoutModel};
+    ReleasesTooOften, Skips, Slow, Steady, Throttles, TimesOut, Tries, Unique, UniqueUntil, Until, WithModel, WithoutModel};
 use Illuminate\Support\Facades\Bus;
 use Illuminate\Support\Facades\DB;
 
@@ -14,6 +14,7 @@ if ($what !== '') { // for tests other than that of the scenarios
     foreach (range(1, (int) ($count ?: 3)) as $n) {
         match ($what) {
             'many' => Many::dispatch("many $n"),
+            'steady' => Steady::dispatch((string) $n),
             'slow' => Slow::dispatch('slow '.[3, 8][$n - 1]),
             'quick' => Quick::dispatch('quick'),
             'failing' => OneTry::dispatch("one try $n") && Plain::dispatch('later')->delay($n < 3 ? 3600 : 0),

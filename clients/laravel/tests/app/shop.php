@@ -14,6 +14,7 @@ if (is_file($composer)) {
         require __DIR__."/../../src/Hipq$class.php";
     }
 }
+require __DIR__.'/../../../php/tests/steady.php';
 require __DIR__.'/jobs.php';
 
 use Illuminate\Cache\RateLimiting\Limit;

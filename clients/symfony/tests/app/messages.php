@@ -64,6 +64,11 @@ class WorkHandler extends Handler
         if ('quick' === $work->how) {
             return;
         }
+        if ('steady' === $work->how) {
+            steady(substr($work->name, 7), 1, fn () => $this->trace($work->name, 'runs'));
+
+            return;
+        }
         if ('slow' === $work->how) {
             $this->trace($work->name, 'begins 1');
             for ($end = microtime(true) + ('slow 1' === $work->name ? 3 : 8); microtime(true) < $end; usleep(50000)) {

@@ -15,6 +15,7 @@ if (is_file($composer)) {
         require __DIR__."/../../src/$class.php";
     }
 }
+require __DIR__.'/../../../php/tests/steady.php';
 require __DIR__.'/messages.php';
 
 use Doctrine\DBAL\Connection;

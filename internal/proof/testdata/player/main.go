@@ -47,6 +47,10 @@ func reply(do byte) map[string]any {
 		return map[string]any{"outcome": "failed", "error": "no such customer"}
 	case 's':
 		return map[string]any{"outcome": "sent"}
+	case 'p':
+		return map[string]any{"outcome": "release", "retry_after": "3d"}
+	case 'P':
+		return map[string]any{"outcome": "release", "retry_after": "0s", "count": true}
 	}
 	return nil
 }

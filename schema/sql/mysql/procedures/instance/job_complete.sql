@@ -12,7 +12,7 @@ BEGIN
   END IF;
   {inline begin}
   SET @hipq_worker = v_id, @hipq_id = id, @hipq_token = token, @hipq_text = result;
-  SET @hipq_call = CONCAT('CALL `', v_table, '$settle`(@hipq_worker, @hipq_id, @hipq_token, ''finished'', @hipq_text, NULL, @hipq_state, @hipq_time)');
+  SET @hipq_call = CONCAT('CALL `', v_table, '$settle`(@hipq_worker, @hipq_id, @hipq_token, ''finished'', @hipq_text, NULL, NULL, @hipq_state, @hipq_time)');
   {inline call}
   SET @hipq_text = NULL;
   {inline commit}

@@ -5,8 +5,8 @@ BEGIN
   {inline undo}
   {inline find_queue}
   {inline begin}
-  SET @hipq_type = job_type, @hipq_key = job_key, @hipq_data = job_data, @hipq_options = options;
-  SET @hipq_call = CONCAT('CALL `', v_table, '$submit`(@hipq_type, @hipq_key, @hipq_data, @hipq_options, NULL, @hipq_id, @hipq_duplicate)');
+  SET @hipq_type = job_type, @hipq_key = job_key, @hipq_data = job_data, @hipq_options = options, @hipq_own = v_own;
+  SET @hipq_call = CONCAT('CALL `', v_table, '$submit`(@hipq_type, @hipq_key, @hipq_data, @hipq_options, NULL, @hipq_own, @hipq_id, @hipq_duplicate)');
   {inline call}
   SET @hipq_data = NULL;
   {inline commit}

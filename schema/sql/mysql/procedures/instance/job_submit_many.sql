@@ -10,8 +10,8 @@ BEGIN
     CALL {job}$refuse(31002, 'jobs is not a JSON array of 1 to 1000 objects');
   END IF;
   {inline begin}
-  SET @hipq_data = jobs;
-  SET @hipq_call = CONCAT('CALL `', v_table, '$submit_many`(@hipq_data, @hipq_added)');
+  SET @hipq_data = jobs, @hipq_own = v_own;
+  SET @hipq_call = CONCAT('CALL `', v_table, '$submit_many`(@hipq_data, @hipq_own, @hipq_added)');
   {inline call}
   SET @hipq_data = NULL;
   {inline commit}

@@ -13,7 +13,10 @@ BEGIN
     CALL {job}$refuse(31003, CONCAT('unknown queue ', queue));
   END IF;
   {inline begin}
-  UPDATE {queues} q SET q.paused = paused WHERE q.queue = CONVERT(queue USING ascii);
+  UPDATE {queues} q SET q.paused = paused WHERE q.queue = CONVERT(queue USING ascii) AND q.paused <> paused;
+  IF ROW_COUNT() > 0 THEN
+    INSERT INTO {activity} (at, kind, state, queue, output) VALUES ({now}, 'queue', IF(paused, 'paused', 'resumed'), CONVERT(queue USING ascii), CONCAT('by ', USER()));
+  END IF;
   IF paused THEN
     UPDATE {shards} s SET s.turn = s.turn % 1000000000 + 1 WHERE s.queue = CONVERT(queue USING ascii);
   END IF;

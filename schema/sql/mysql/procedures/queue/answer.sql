@@ -1,7 +1,7 @@
--- Ends a started job by an answer from outside, as hipq complete and hipq fail do. p_verdict is finished, retry or failed; or
--- cancelled, for a job that no worker has. p_text is the result or error; p_after a delay in microseconds.
+-- Ends a started job by an answer from outside, as hipq complete and hipq fail do. p_verdict is finished, retry, failed or
+-- release, which counts as an attempt with p_count; or cancelled, for a job that no worker has. p_text is the result or error; p_after a delay in microseconds.
 CREATE PROCEDURE {self}(IN p_id BIGINT, IN p_type {text}, IN p_key {text}, IN p_token {text}, IN p_verdict VARCHAR(16) CHARACTER SET ascii,
-  IN p_text {text}, IN p_after BIGINT, IN p_own BOOLEAN, OUT p_state VARCHAR(16) CHARACTER SET ascii, OUT p_changed BOOLEAN)
+  IN p_text {text}, IN p_after BIGINT, IN p_count BOOLEAN, IN p_own BOOLEAN, OUT p_state VARCHAR(16) CHARACTER SET ascii, OUT p_changed BOOLEAN)
 {traits}
 BEGIN
   DECLARE v_status, v_was VARCHAR(16) CHARACTER SET ascii;
@@ -35,7 +35,7 @@ BEGIN
     CALL {job}$refuse(31008, CONCAT('job ', p_id, ' is at attempt ', v_attempt, ', which has another token'));
   END IF;
   -- an attempt that has failed already is retried anyway
-  SET p_changed = NOT v_ends AND NOT (p_verdict = 'retry' AND (v_was = 'answered' OR p_state <> 'running'));
+  SET p_changed = NOT v_ends AND NOT (p_verdict IN ('retry', 'release') AND (v_was = 'answered' OR p_state <> 'running'));
   IF p_changed THEN
     SET v_now = {now}, v_ran = IF(p_state = 'running', GREATEST(0, TIMESTAMPDIFF(MICROSECOND, v_start, v_now) DIV 1000), -1);
     IF p_verdict = 'cancelled' THEN
@@ -50,7 +50,9 @@ BEGIN
     CASE
     WHEN v_was IN ('running', 'answered') THEN -- its handler still runs, so its worker keeps it until then
       UPDATE {jobs} FORCE INDEX (PRIMARY) SET status = 'answered', losses = 0, error = IF(v_good, 'NONE', p_text), result = IF(v_good, p_text, v_result),
-        retry_override = CASE WHEN p_verdict = 'failed' THEN 'never' WHEN p_after > 0 THEN CONCAT(p_after, 'us') ELSE 'NONE' END,
+        retry_override = CASE WHEN p_verdict = 'failed' THEN 'never'
+          WHEN p_verdict = 'release' THEN CONCAT('release', IF(p_count, ' count', ''), IF(p_after > 0, CONCAT(' ', p_after, 'us'), ''))
+          WHEN p_after > 0 THEN CONCAT(p_after, 'us') ELSE 'NONE' END,
         wake_time = NULL, update_time = v_now WHERE id = p_id;
     WHEN p_verdict = 'retry' AND JSON_EXTRACT(v_policy, '$.retry_handler') IS NOT NULL THEN
       UPDATE {jobs} FORCE INDEX (PRIMARY) SET status = 'undecided', losses = 0, error = p_text, worker_id = 'NONE',
@@ -59,7 +61,7 @@ BEGIN
     ELSE
       {inline end}
     END CASE;
-    IF v_was IN ('locked', 'awaiting') THEN
+    IF v_was IN ('locked', 'awaiting', 'throttled') THEN
       CALL {jobs}$let_in(p_own, v_shard, v_group, v_factor);
     END IF;
   END IF;

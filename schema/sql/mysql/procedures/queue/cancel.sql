@@ -18,8 +18,10 @@ BEGIN
   SET v_now = {now};
   IF v_status IN ('running', 'answered', 'deciding') THEN
     UPDATE {jobs} FORCE INDEX (PRIMARY) SET stopping = 1 WHERE id = p_id;
+    INSERT INTO {activity} (at, kind, state, queue, job_id, job_type, job_key, attempt, output)
+    SELECT v_now, 'job', 'stopping', '{queue}', p_id, j.job_type, j.job_key, j.attempt, CONCAT('by ', USER()) FROM {jobs} j FORCE INDEX (PRIMARY) WHERE j.id = p_id;
   ELSEIF p_state IN ('running', 'error') THEN
-    CALL {jobs}$answer(p_id, NULL, NULL, NULL, 'cancelled', NULL, NULL, p_own, p_state, v_changed);
+    CALL {jobs}$answer(p_id, NULL, NULL, NULL, 'cancelled', NULL, NULL, NULL, p_own, p_state, v_changed);
   ELSE
     SELECT q.settings, q.keep_failed INTO v_settings, v_keep FROM {queues} q WHERE q.queue = '{queue}';
     SET v_settings = JSON_REMOVE(NULLIF(v_settings, 'NONE'), '$.strict_types');

@@ -27,6 +27,8 @@ BEGIN
     CALL {job}$refuse(31002, CONCAT('job ', p_id, ' has invalid time windows'));
   END IF;
   CALL {jobs}$let_in(p_own, v_shard, v_group, v_factor);
+  INSERT INTO {activity} (at, kind, state, queue, job_id, job_type, job_key, attempt, output)
+  SELECT v_now, 'job', 'rescheduled', '{queue}', p_id, j.job_type, j.job_key, j.attempt, CONCAT('by ', USER()) FROM {jobs} j FORCE INDEX (PRIMARY) WHERE j.id = p_id;
   UPDATE {jobs} FORCE INDEX (PRIMARY) SET status = CASE WHEN status = 'submitted' THEN status WHEN p_time > v_now THEN 'scheduled' ELSE 'available' END,
     wake_time = IF(status = 'scheduled', p_time, NULL), scheduled_run_time = p_time, update_time = v_now, worker_id = 'NONE', lock_token = 'NONE',
     priority = COALESCE(v_priority, priority) WHERE id = p_id;

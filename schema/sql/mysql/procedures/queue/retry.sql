@@ -25,14 +25,20 @@ BEGIN
     CALL {job}$refuse(31002, CONCAT('job ', p_id, ' has a type or key that is not UTF-8'));
   END IF;
   IF p_dismiss THEN
+    IF v_status <> 'closed' THEN
+      INSERT INTO {activity} (at, kind, state, queue, job_id, job_type, job_key, attempt, output)
+      SELECT {now}, 'job', 'dismissed', '{queue}', p_id, j.job_type, j.job_key, j.attempt, CONCAT('by ', USER()) FROM {jobs} j FORCE INDEX (PRIMARY) WHERE j.id = p_id;
+    END IF;
     UPDATE {jobs} FORCE INDEX (PRIMARY) SET status = 'closed' WHERE id = p_id;
   ELSE
     SET v_options = CONCAT('{"timeout": ', COALESCE(v_timeout, 'null'), ', "priority": ', COALESCE(v_priority, 'null'),
       ', "throttle_factor": ', COALESCE(v_factor, 'null'), ', "time_windows": ', COALESCE(IF(v_windows = 'NONE', '[]', v_windows), 'null'),
       ', "shard_key": ', JSON_QUOTE(CONVERT(IF(v_shard_key = 'NONE', '', v_shard_key) USING utf8mb4)), '}');
-    CALL {jobs}$submit(p_type, p_key, IF(v_data = 'NONE' AND LENGTH(v_data) = 4, NULL, v_data), v_options, CONCAT('by ', USER()), p_new, p_duplicate);
+    CALL {jobs}$submit(p_type, p_key, IF(v_data = 'NONE' AND LENGTH(v_data) = 4, NULL, v_data), v_options, CONCAT('by ', USER()), FALSE, p_new, p_duplicate);
     IF NOT p_duplicate THEN
       UPDATE {jobs} FORCE INDEX (PRIMARY) SET retry_of = p_id WHERE id = p_new;
+      INSERT INTO {activity} (at, kind, state, queue, job_id, job_type, job_key, attempt, output)
+      SELECT {now}, 'job', 'retried', '{queue}', p_id, j.job_type, j.job_key, j.attempt, CONCAT('by ', USER()) FROM {jobs} j FORCE INDEX (PRIMARY) WHERE j.id = p_id;
       UPDATE {jobs} FORCE INDEX (PRIMARY) SET retried_as = p_new, status = IF(status = 'failed', 'closed', status) WHERE id = p_id; -- purge uses update_time
     END IF;
     SELECT j.state INTO p_state FROM {jobs} j FORCE INDEX (PRIMARY) WHERE j.id = p_new;

@@ -1,7 +1,8 @@
 -- Settles an attempt as its worker says, or leaves the job to an answer from outside or a retry handler. p_verdict is
--- finished, retry or failed; p_text the result or error; p_after the worker's own delay in microseconds.
+-- finished, retry, failed or release, which counts as an attempt with p_count; p_text the result or error; p_after the worker's own
+-- delay in microseconds.
 CREATE PROCEDURE {self}(
-  IN p_worker {id}, IN p_id BIGINT, IN p_token {text}, IN p_verdict VARCHAR(16) CHARACTER SET ascii, IN p_text {text}, IN p_after BIGINT,
+  IN p_worker {id}, IN p_id BIGINT, IN p_token {text}, IN p_verdict VARCHAR(16) CHARACTER SET ascii, IN p_text {text}, IN p_after BIGINT, IN p_count BOOLEAN,
   OUT p_state VARCHAR(16) CHARACTER SET ascii, OUT p_time DATETIME(6))
 {traits}
 BEGIN
@@ -29,9 +30,10 @@ BEGIN
     SET p_verdict = 'cancelled', p_text = 'cancelled'; -- work that was only sent is not done
   ELSEIF v_status = 'answered' THEN
     -- an answer from outside came first, so the worker's verdict doesn't count
-    SET p_verdict = CASE WHEN v_error = 'NONE' THEN 'finished' WHEN v_override = 'never' THEN 'failed' ELSE 'retry' END,
-      p_text = IF(v_error = 'NONE', v_result, v_error), p_after = NULL;
-    CALL {job}$override(v_override, p_after);
+    SET p_verdict = CASE WHEN v_error = 'NONE' THEN 'finished' WHEN v_override = 'never' THEN 'failed'
+        WHEN v_override LIKE 'release%' THEN 'release' ELSE 'retry' END,
+      p_text = IF(v_error = 'NONE', v_result, v_error), p_after = NULL, p_count = v_override LIKE 'release count%';
+    CALL {job}$override(TRIM(REPLACE(REPLACE(v_override, 'release', ''), 'count', '')), p_after);
   ELSEIF p_verdict = 'finished' AND JSON_EXTRACT(v_policy, '$.async') IS NOT NULL THEN
     SET p_verdict = 'sent';
   END IF;

@@ -1,17 +1,18 @@
 -- Adds a job of this queue, as hipq enqueue does. Only the unique index decides whether the key is taken. p_by, if not NULL,
 -- is an operator who repeats a job, also one of an unknown type.
-CREATE PROCEDURE {self}(IN p_type {text}, IN p_key {text}, IN p_data {text}, IN p_options {text}, IN p_by {text}, OUT p_id BIGINT, OUT p_duplicate BOOLEAN)
+CREATE PROCEDURE {self}(IN p_type {text}, IN p_key {text}, IN p_data {text}, IN p_options {text}, IN p_by {text}, IN p_own BOOLEAN, OUT p_id BIGINT, OUT p_duplicate BOOLEAN)
 {traits}
 BEGIN
   DECLARE v_type VARBINARY(255);
   DECLARE v_key VARBINARY(255);
+  DECLARE v_group VARBINARY(255);
   DECLARE v_shard_key VARBINARY(255) DEFAULT 'NONE';
   DECLARE v_settings, v_windows, v_text {text};
-  DECLARE v_us, v_in, v_timeout, v_priority, v_factor BIGINT;
+  DECLARE v_us, v_in, v_timeout, v_priority, v_factor, v_shard, v_weight BIGINT;
   DECLARE v_at, v_now, v_opening DATETIME(6);
   DECLARE v_tries INT DEFAULT 0;
   DECLARE v_divided, v_taken BOOLEAN DEFAULT FALSE;
-  DECLARE v_mode, v_state VARCHAR(16) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin DEFAULT 'ignore';
+  DECLARE v_mode, v_state, v_was VARCHAR(16) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin DEFAULT 'ignore';
 
   IF p_type IS NULL OR p_type = '' OR p_type = 'NONE' THEN
     CALL {job}$refuse(31001, 'job_type is missing');
@@ -81,7 +82,7 @@ BEGIN
   WHILE p_id IS NULL DO
     IF v_mode = 'replace' THEN
       -- before the insert, whose refusal would leave a shared lock: two calls would deadlock
-      SELECT j.id, j.state INTO p_id, v_state FROM {jobs} j FORCE INDEX ({jobs}$live)
+      SELECT j.id, j.state, j.status, j.shard, j.throttle_group, j.throttle_factor INTO p_id, v_state, v_was, v_shard, v_group, v_weight FROM {jobs} j FORCE INDEX ({jobs}$live)
       WHERE j.job_type = v_type AND j.job_key = v_key AND j.live = 1 FOR UPDATE;
     END IF;
     IF p_id IS NOT NULL AND v_state <> 'initial' THEN
@@ -93,6 +94,9 @@ BEGIN
         job_data = COALESCE(p_data, 'NONE'), timeout = v_timeout, priority = v_priority, throttle_factor = v_factor, time_windows = v_windows,
         shard_key = v_shard_key, shard = IF(v_divided, 0, shard), throttle_group = 'NONE' WHERE id = p_id;
       SET p_duplicate = TRUE;
+      IF v_was = 'throttled' THEN
+        CALL {jobs}$let_in(p_own, v_shard, v_group, v_weight);
+      END IF;
     ELSE
       BEGIN
         DECLARE CONTINUE HANDLER FOR 1062 SET v_taken = TRUE;

@@ -1,5 +1,5 @@
 -- Adds the jobs of a JSON array. p_added is an array of [id, duplicate]. A refusal names the job.
-CREATE PROCEDURE {self}(IN p_jobs {text}, OUT p_added {text})
+CREATE PROCEDURE {self}(IN p_jobs {text}, IN p_own BOOLEAN, OUT p_added {text})
 {traits}
 BEGIN
   DECLARE v_n, v_id, v_duplicate BIGINT;
@@ -28,7 +28,7 @@ BEGIN
     END IF;
     CALL {jobs}$submit(IF(JSON_TYPE(v_type) = 'NULL', NULL, JSON_UNQUOTE(v_type)), IF(JSON_TYPE(v_key) = 'NULL', NULL, JSON_UNQUOTE(v_key)),
       CASE JSON_TYPE(v_data) WHEN 'NULL' THEN NULL WHEN 'STRING' THEN JSON_UNQUOTE(v_data) ELSE v_data END,
-      IF(JSON_TYPE(v_options) = 'NULL', NULL, v_options), NULL, v_id, v_duplicate);
+      IF(JSON_TYPE(v_options) = 'NULL', NULL, v_options), NULL, p_own, v_id, v_duplicate);
     SET v_done = FALSE, p_added = JSON_ARRAY_APPEND(p_added, '$', JSON_ARRAY(v_id + 0, v_duplicate + 0));
   END LOOP walk;
   CLOSE list;

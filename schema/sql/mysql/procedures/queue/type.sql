@@ -10,7 +10,7 @@ BEGIN
   DECLARE v_strict BOOLEAN DEFAULT COALESCE(JSON_UNQUOTE(JSON_EXTRACT(NULLIF(p_settings, 'NONE'), '$.strict_types')) = 'true', FALSE);
   SELECT TRUE, t.timeout, t.priority, t.throttle_factor, t.time_windows
     INTO v_found, v_timeout, v_priority, v_factor, v_windows
-  FROM {job_types} t WHERE t.queue = '{queue}' AND t.job_type IN (p_type, '*') ORDER BY t.job_type = '*' LIMIT 1;
+  FROM {job_types} t WHERE t.queue = '{queue}' AND t.job_type IN (p_type, IF(v_strict, p_type, '*')) ORDER BY t.job_type = '*' LIMIT 1;
   IF NOT v_found AND v_strict THEN
     CALL {job}$refuse(31004, CONCAT('unknown job type ', CONVERT(p_type USING utf8mb4), ' (strict_types)'));
   ELSEIF NOT v_found THEN

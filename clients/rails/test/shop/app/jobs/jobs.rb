@@ -80,6 +80,22 @@ module Jobs
     end
   end
 
+  # The job of robust.py.
+  class Steady < ApplicationJob
+    REVISION = ENV["REVISION"] && File.read(ENV["REVISION"])
+    LEAK = []
+
+    def perform(number)
+      say("#{number} begins #{executions}")
+      sleep 0.01
+      LEAK << "x" * (1 << 20)
+      note(number.to_s)
+      say("#{number} ends #{executions}")
+    end
+
+    def say(text) = File.write(ENV["STEADY"], "#{text} #{Process.pid} #{REVISION}\n", mode: "a")
+  end
+
   class Nothing < ApplicationJob
     def perform(*) = nil
   end
