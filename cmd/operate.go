@@ -125,7 +125,7 @@ func (a *app) operate(cmd *cobra.Command, i *instance, q *queue.Queue, o operati
 	}
 	all := o.ids
 	if len(o.ids) == 0 {
-		if all, err = o.find(cmd, i, q); err != nil {
+		if all, err = o.find(a, cmd, i, q); err != nil {
 			return err
 		}
 		if len(all) == 0 && !o.dryRun {
