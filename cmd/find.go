@@ -14,8 +14,8 @@ import (
 )
 
 const findLong = `Finds jobs of all queues by an id, QUEUE/ID, a key, or a text in the key, the error, the data, the result or the note of
-the progress. Case matters. An id and a whole key are found at once; then it reads all jobs, the newest first, and prints
-each find. It ends after 20 finds, unless --limit changes that. IN says where the text is.
+the progress. Case matters. A job with this id or this whole key is found at once, and ends the search. Otherwise it
+reads all jobs, the newest first, and prints each find, until there are 20. --limit changes that; --limit 0 reads all.
 
 On a terminal it shows how many jobs it has passed. ^C stops it, and it says how far back it has searched. --after
 continues from there. --json prints one object a line; without a limit.
@@ -85,7 +85,7 @@ func (a *app) runFind(cmd *cobra.Command, i *instance, s admin.Search, limit int
 			}
 		}
 		found, passed, s.After = found+len(part.Hits), passed+part.Looked, part.Next
-		if s.After == "" || limit > 0 && found >= limit {
+		if s.After == "" || limit > 0 && (found >= limit || found > 0 && passed == 0) {
 			break
 		}
 		tell(passed, passed+part.Left)
@@ -94,7 +94,7 @@ func (a *app) runFind(cmd *cobra.Command, i *instance, s admin.Search, limit int
 	case found == 0:
 		return fmt.Errorf("find: no job has %q", s.Text)
 	case s.After != "" && !a.json:
-		a.out.line("and perhaps more; --limit 0 searches everything, --after '%s' continues", s.After)
+		a.out.line("--limit 0 searches everything, --after '%s' continues", s.After)
 	}
 	return nil
 }

@@ -197,9 +197,10 @@ func (q *Queue) newest(ctx context.Context, by Filter, most int) (ids []int64, e
 	}
 	low, high, err := q.span(ctx, by)
 	all := high - low
-	for budget := int64(walked); err == nil && low < high; budget *= 2 {
-		if by.Among == 0 {
-			if index, err := q.narrow(ctx, by, max(fewest, 2*budget)); index != "" || err != nil {
+	for budget, counted := int64(walked), int64(0); err == nil && low < high; budget *= 2 {
+		if few := max(fewest, budget); by.Among == 0 && few > counted {
+			counted = few
+			if index, err := q.narrow(ctx, by, counted); index != "" || err != nil {
 				if err == nil {
 					ids, err = q.ids(ctx, w, index, most)
 				}
