@@ -133,7 +133,7 @@ func (l *Log) deleteEntries(ctx context.Context, o PurgeOptions, from, to time.T
 		if o.Tell(*deleted); len(found) < engine.PurgeBatch {
 			return nil
 		}
-		if err := engine.Breathe(ctx, began); err != nil {
+		if err := l.db.SQL.Breathe(ctx, l.db.Workers(), began); err != nil {
 			return err
 		}
 	}

@@ -1,6 +1,8 @@
 package cmd
 
 import (
+	"cmp"
+	"context"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,13 +13,14 @@ import (
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 )
 
 const activityLong = `Prints the activity, oldest first: every transition of a job or a worker. A table shows the newest 100 entries unless
 --limit changes that. With --json all entries are printed, one object a line.
 
 A table searches the newest entries for at most 3 s. If it has not found enough by then, it prints how far back it
-searched, and the --until to continue from there. --limit=0 and --json search everything.
+searched, and the --until to continue from there. --limit=0 and --json search everything. With --key, a table has the entries of the jobs that are still in the tables.
 
 --follow continues with new entries until it is interrupted. While the database is away, it says so on stderr and
 tries again. No entry is lost.
@@ -96,6 +99,12 @@ func (a *app) runActivity(cmd *cobra.Command, i *instance, f activityFlags) (err
 	if a.json {
 		return log.Find(cmd.Context(), by, func(e activity.Entry) error { return a.printJSON(e.JSON()) })
 	}
+	var ids []jobID
+	if by.JobKey != "" && by.Limit > 0 && by.JobID == 0 {
+		if ids, err = i.withKey(cmd.Context(), by); err != nil {
+			return err
+		}
+	}
 	t := newTable(a.out, i.zoned("AT"), "KIND", "STATE", "QUEUE", "JOB", "TYPE", "KEY", "ATTEMPT", "WAITED", "RAN", "WORKER", "ERROR").
 		narrowing([]string{"TYPE", "KEY", "ERROR"}, []string{"WORKER", "WAITED", "RAN", "KIND", "ATTEMPT", "KEY", "QUEUE", "TYPE"})
 	listed, back := 0, activity.Entry{}
@@ -104,7 +113,14 @@ func (a *app) runActivity(cmd *cobra.Command, i *instance, f activityFlags) (err
 		t.row(entryRow(i.localCell(e.At), e)...)
 		return t.err
 	}
-	if by.Limit > 0 && by.JobID == 0 { // a job's entries have an index, and without a limit all are wanted
+	if len(ids) > 0 {
+		var found []activity.Entry
+		if found, err = i.entriesOf(cmd.Context(), by, ids); err == nil {
+			for n := 0; n < len(found) && err == nil; n++ {
+				err = list(found[n])
+			}
+		}
+	} else if by.Limit > 0 && by.JobID == 0 { // a job's entries have an index, and without a limit all are wanted
 		var found []activity.Entry
 		found, back, err = log.Newest(cmd.Context(), by, lookedFor)
 		for n := 0; n < len(found) && err == nil; n++ {
@@ -126,6 +142,36 @@ func (a *app) runActivity(cmd *cobra.Command, i *instance, f activityFlags) (err
 	}
 	a.printLimit("entries", listed, by.Limit)
 	return nil
+}
+
+// jobID is a job's id in its queue.
+type jobID struct {
+	queue string
+	id    int64
+}
+
+// withKey returns the newest jobs with the filter's key, of those that are in the tables.
+func (i *instance) withKey(ctx context.Context, by activity.Filter) (ids []jobID, err error) {
+	queues, err := i.named(ctx, by.Queue)
+	for n := 0; n < len(queues) && err == nil; n++ {
+		var some []int64
+		some, err = admin.Of(queues[n]).FindIDs(ctx, admin.Filter{Type: by.JobType, Key: by.JobKey, Limit: by.Limit})
+		ids = append(ids, texts.Map(some, func(id int64) jobID { return jobID{queues[n].Name, id} })...)
+	}
+	return ids, err
+}
+
+// entriesOf returns the newest entries of jobs, oldest first.
+func (i *instance) entriesOf(ctx context.Context, by activity.Filter, ids []jobID) (found []activity.Entry, err error) {
+	for n := 0; n < len(ids) && err == nil; n++ {
+		by.Queue, by.JobID = ids[n].queue, ids[n].id
+		err = activity.New(i.db).Find(ctx, by, func(e activity.Entry) error {
+			found = append(found, e)
+			return nil
+		})
+	}
+	slices.SortFunc(found, func(a, b activity.Entry) int { return cmp.Compare(a.ID, b.ID) })
+	return found[max(0, len(found)-by.Limit):], err
 }
 
 func (a *app) printEntry(i *instance, e activity.Entry) error {

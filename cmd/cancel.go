@@ -42,8 +42,8 @@ func (a *app) cancelCommand() *cobra.Command {
 			return usagef("--state %s: add --running to cancel jobs that have started", f.state)
 		}
 		o.can = admin.CanCancel
-		o.do = func(ctx context.Context, q *queue.Queue, ids []int64, _ []*change) error {
-			return admin.Of(q).Cancel(ctx, ids...)
+		o.do = func(ctx context.Context, q *admin.Queue, ids []int64, _ []*change) error {
+			return q.Cancel(ctx, ids...)
 		}
 		o.hint = func(_ *instance, _ *queue.Queue, _ int64, err error) string {
 			if errors.Is(err, admin.ErrStarted) {
@@ -71,7 +71,7 @@ func (o *operation) stop() {
 		}
 		return nil
 	}
-	o.batch, o.do = 1, func(ctx context.Context, q *queue.Queue, _ []int64, batch []*change) error {
+	o.batch, o.do = 1, func(ctx context.Context, q *admin.Queue, _ []int64, batch []*change) error {
 		return cancelOrStop(ctx, q, batch[0])
 	}
 }
@@ -80,13 +80,13 @@ func (o *operation) stop() {
 const asked = "asked"
 
 // cancelOrStop ends one job. If the job runs, it asks the job's worker to stop it and notes that worker.
-func cancelOrStop(ctx context.Context, q *queue.Queue, c *change) error {
+func cancelOrStop(ctx context.Context, q *admin.Queue, c *change) error {
 	for {
-		err := admin.Of(q).Cancel(ctx, c.ID)
+		err := q.Cancel(ctx, c.ID)
 		if !errors.Is(err, admin.ErrStarted) {
 			return err
 		}
-		worker, err := admin.Of(q).Stop(ctx, c.ID)
+		worker, err := q.Stop(ctx, c.ID)
 		switch {
 		case errors.Is(err, queue.ErrNotStarted): // its attempt just ended, and it waits for the next
 			continue

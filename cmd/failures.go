@@ -106,8 +106,8 @@ func (a *app) runFailures(ctx context.Context, i *instance, queues []*queue.Queu
 }
 
 func (a *app) printFailures(ctx context.Context, i *instance, q *queue.Queue, by admin.Filter) (int, error) {
-	found, err := admin.Of(q).Failures(ctx, by)
-	if err != nil {
+	found, err := admin.Of(q).Telling(a.telling("reads failures of "+q.Name)).Failures(ctx, by)
+	if a.endBar(); err != nil {
 		return 0, err
 	}
 	for _, k := range found.Kinds {

@@ -254,14 +254,14 @@ func (f *operateFlags) operation(a *app, cmd *cobra.Command, result string, args
 }
 
 // find returns the ids of all jobs that match, before the first is changed. A changed job may no longer match.
-func (o operation) find(cmd *cobra.Command, i *instance, q *queue.Queue) (ids []int64, err error) {
+func (o operation) find(a *app, cmd *cobra.Command, i *instance, q *queue.Queue) (ids []int64, err error) {
 	by, err := o.filter.jobs(cmd, i, []*queue.Queue{q})
 	if err != nil {
 		return nil, err
 	}
 	for _, by.Status = range o.standings {
-		found, err := admin.Of(q).FindIDs(cmd.Context(), by)
-		if err != nil {
+		found, err := admin.Of(q).Telling(a.telling("searches "+q.Name)).FindIDs(cmd.Context(), by)
+		if a.endBar(); err != nil {
 			return nil, err
 		}
 		ids = append(ids, found...)

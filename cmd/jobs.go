@@ -34,7 +34,7 @@ func (a *app) jobsCommand() *cobra.Command {
 		Short:      "List jobs",
 		Long:       jobsLong,
 		Example:    "  hipq jobs emails --state running --until 1h\n  hipq jobs --type send --json | jq .job_key",
-		SuggestFor: []string{"list", "ls", "find", "queues"},
+		SuggestFor: []string{"list", "ls", "queues"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.listJobs(cmd, args, &f, func(i *instance) *table {
 				return newTable(a.out, "QUEUE", "ID", "TYPE", "KEY", "STATE", "ATTEMPT", i.zoned("SCHEDULED"), "PRIORITY", "RETRY", "ERROR").
@@ -100,7 +100,8 @@ func (a *app) listJobs(
 			by.Place = places[n]
 			for _, by.Status = range states {
 				found := 0 // each state has the limit
-				err := admin.Of(q).Find(cmd.Context(), by, func(j *job.Job) error {
+				err := admin.Of(q).Telling(a.telling("searches "+q.Name)).Find(cmd.Context(), by, func(j *job.Job) error {
+					a.endBar()
 					if a.json {
 						return a.printJSON(j.JSON())
 					}
@@ -109,7 +110,7 @@ func (a *app) listJobs(
 					t.row(row(i, j)...)
 					return t.err
 				})
-				if err != nil {
+				if a.endBar(); err != nil {
 					return err
 				}
 			}

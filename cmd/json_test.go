@@ -34,6 +34,7 @@ var documents = []struct {
 	object  any
 }{
 	{"Job: `jobs`, `failures --jobs`, `run`", "", job.JSON{}},
+	{"Find: `find`", "", foundJob{}},
 	{"Kind of failure: `failures`", "One object for each kind.", failureKind{}},
 	{
 		"Additional fields of `show`", "`show` prints a job with these additional fields. Only the last attempt that reported " +

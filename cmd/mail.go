@@ -255,6 +255,9 @@ func me() string {
 	return strconv.Itoa(os.Getuid())
 }
 
+// operator is who runs a command, for the activity.
+func operator() string { return cmp.Or(os.Getenv("SUDO_USER"), me()) }
+
 // runAs says as which user and on which host to run a mail's commands, and names the instance.
 func (i *instance) runAs() string {
 	host, err := os.Hostname()

@@ -40,7 +40,7 @@ type operation struct {
 	hint func(i *instance, q *queue.Queue, id int64, err error) string
 	// do changes at most a batch of jobs, and may fill in their results. Its error may be an admin.Refused. After any
 	// other error nothing was done.
-	do func(ctx context.Context, q *queue.Queue, ids []int64, batch []*change) error
+	do func(ctx context.Context, q *admin.Queue, ids []int64, batch []*change) error
 	// batch is how many jobs a call of do takes; 0 is batchJobs.
 	batch int
 	// again is set if repeating the command changes the same jobs again.
@@ -125,7 +125,7 @@ func (a *app) operate(cmd *cobra.Command, i *instance, q *queue.Queue, o operati
 	}
 	all := o.ids
 	if len(o.ids) == 0 {
-		if all, err = o.find(cmd, i, q); err != nil {
+		if all, err = o.find(a, cmd, i, q); err != nil {
 			return err
 		}
 		if len(all) == 0 && !o.dryRun {
@@ -219,7 +219,7 @@ func (a *app) summarize(d operated) error {
 func (d *operated) try(ctx context.Context, batch []*change) (refused []error, err error) {
 	refused = make([]error, len(batch))
 	if !d.dryRun {
-		err = d.do(ctx, d.q, texts.Map(batch, func(c *change) int64 { return c.ID }), batch)
+		err = d.do(ctx, admin.Of(d.q).By(operator()).Among(len(d.all)), texts.Map(batch, func(c *change) int64 { return c.ID }), batch)
 		if some, ok := errors.AsType[admin.Refused](err); ok {
 			return some, nil
 		}

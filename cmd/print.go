@@ -203,6 +203,17 @@ func (a *app) startBar(what string, all int) {
 	}
 }
 
+// telling returns a function that shows how far a search is, of all, from half a second on. endBar ends it.
+func (a *app) telling(what string) func(done, all int64) {
+	began := time.Now()
+	return func(done, all int64) {
+		if a.err.bar == nil && time.Since(began) > time.Second/2 {
+			a.startBar(what, int(all))
+		}
+		a.moveBar(int(done))
+	}
+}
+
 // moveBar sets how many are done.
 func (a *app) moveBar(n int) {
 	if a.err.bar != nil {

@@ -105,9 +105,9 @@ func (a *app) pauseQueues(cmd *cobra.Command, i *instance, names []string, p pau
 		switch {
 		case err != nil || is == p.paused || p.dryRun:
 		case p.paused:
-			err = q.Pause(cmd.Context())
+			err = q.By(operator()).Pause(cmd.Context())
 		default:
-			err = q.Resume(cmd.Context())
+			err = q.By(operator()).Resume(cmd.Context())
 		}
 		return is != p.paused, err
 	})

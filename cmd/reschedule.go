@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
 )
 
@@ -49,8 +48,8 @@ func (a *app) rescheduleCommand() *cobra.Command {
 			when.At, err = a.runTime(cmd, i, at)
 			return cmp.Or(err, when.Check())
 		}
-		o.batch, o.do = 1, func(ctx context.Context, q *queue.Queue, ids []int64, _ []*change) error {
-			return admin.Of(q).Reschedule(ctx, ids[0], when)
+		o.batch, o.do = 1, func(ctx context.Context, q *admin.Queue, ids []int64, _ []*change) error {
+			return q.Reschedule(ctx, ids[0], when)
 		}
 		return nil
 	})

@@ -36,8 +36,8 @@ func (a *app) retryCommand() *cobra.Command {
 			return usagef("--state %s: add --again to retry jobs that finished, or were retried or dismissed", f.state)
 		}
 		o.again, o.can, o.would = again, func(j *job.Job) error { return admin.CanRetry(j, again) }, wouldRetry(cmd.Context())
-		o.do = func(ctx context.Context, q *queue.Queue, ids []int64, batch []*change) error {
-			added, err := admin.Of(q).Retry(ctx, again, ids...)
+		o.do = func(ctx context.Context, q *admin.Queue, ids []int64, batch []*change) error {
+			added, err := q.Retry(ctx, again, ids...)
 			refused, _ := errors.AsType[admin.Refused](err)
 			for n, job := range added {
 				if err != nil && (refused == nil || refused[n] != nil) {
@@ -124,8 +124,8 @@ func (a *app) dismissCommand() *cobra.Command {
 		SuggestFor: []string{"ignore", "close", "discard"},
 	}, "dismissed", []admin.Status{admin.Failed}, nil, func(_ *cobra.Command, _ *operateFlags, o *operation) error {
 		o.can = admin.CanDismiss
-		o.do = func(ctx context.Context, q *queue.Queue, ids []int64, _ []*change) error {
-			return admin.Of(q).Dismiss(ctx, ids...)
+		o.do = func(ctx context.Context, q *admin.Queue, ids []int64, _ []*change) error {
+			return q.Dismiss(ctx, ids...)
 		}
 		return nil
 	})

@@ -101,7 +101,7 @@ func (a *app) root() *cobra.Command {
 	flags.StringVar(&a.color, "color", colorAuto, "colour states: auto (on a terminal, unless NO_COLOR is set), always or never")
 	_ = flags.SetAnnotation("color", wordsOfFlag, colors)
 	group(root, "Run", a.enqueueCommand(), a.workCommand(), a.runCommand(), a.tryCommand())
-	group(root, "Look", a.statusCommand(), a.jobsCommand(), a.failuresCommand(), a.showCommand(), a.whyCommand(), a.activityCommand(),
+	group(root, "Look", a.statusCommand(), a.jobsCommand(), a.findCommand(), a.failuresCommand(), a.showCommand(), a.whyCommand(), a.activityCommand(),
 		a.monitorCommand(), a.uiCommand())
 	group(root, "Act", a.retryCommand(), a.dismissCommand(), a.cancelCommand(), a.rescheduleCommand(), a.completeCommand(), a.failCommand(),
 		a.queuesCommand(), a.schedulesCommand(), a.purgeCommand())

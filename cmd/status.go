@@ -25,6 +25,9 @@ belong to a worker that has not started them. WAITING jobs wait for an answer, E
 FAILED counts failures that were neither retried nor dismissed, CLOSED those that were, and cancelled jobs. OLDEST DUE
 is when the oldest due job became due.
 
+The table counts up to 50,000 jobs of each kind, and says 50000+ if there are more. --exact counts all, which takes
+seconds beside millions of jobs; --json and --shards always do.
+
 Below, it shows job types with a job that has been due for an hour while no worker started any, probably because no
 handler exists; the last five progress reports of each queue; quarantined jobs, which ended their workers twice; jobs
 that wait to be moved to another shard; queues of the config that hipq work leaves out, and why; the worker that started
@@ -72,10 +75,11 @@ func (a *app) statusCommand() *cobra.Command {
 	c.Flags().StringVar(&watch, "watch", "", "repeat it at this interval, in place on a terminal, until ^C")
 	c.Flags().Lookup("watch").NoOptDefVal = "2s"
 	c.Flags().BoolVar(&o.shards, "shards", false, "also show each shard of queues that have several; --json always does")
+	c.Flags().BoolVar(&o.exact, "exact", false, "count all jobs, however many there are; --json and --shards always do")
 	return c
 }
 
-type statusOptions struct{ shards bool }
+type statusOptions struct{ shards, exact bool }
 
 type queueStatus struct {
 	Queue string `json:"queue"`
@@ -95,6 +99,8 @@ type queueStatus struct {
 	// DividedOtherwise is how the shards or limits in the database and in the config differ, if they do. Workers with this config leave
 	// the queue out.
 	DividedOtherwise *string `json:"divided_otherwise"`
+	// more are the statuses of which not all jobs were counted.
+	more map[admin.Status]bool
 }
 
 type progressingJob struct {
@@ -180,7 +186,11 @@ func (a *app) runStatus(cmd *cobra.Command, i *instance, o statusOptions) error 
 		lastSeen = last.Heartbeat.Time
 	}
 	for _, q := range queues {
-		s, err := i.queueStatus(cmd.Context(), q, lastSeen)
+		most := max(1000, talliedMost/int64(len(queues)))
+		if o.exact || o.shards || a.json {
+			most = 0
+		}
+		s, err := i.queueStatus(cmd.Context(), q, lastSeen, most)
 		if err != nil {
 			return err
 		}
@@ -221,13 +231,22 @@ func (a *app) runStatus(cmd *cobra.Command, i *instance, o statusOptions) error 
 	return nil
 }
 
-func (i *instance) queueStatus(ctx context.Context, q *queue.Queue, lastSeen time.Time) (queueStatus, error) {
-	c, err := admin.Of(q).Overview(ctx)
+// talliedMost is up to how many jobs of a status are counted in all queues.
+const talliedMost = 50_000
+
+// queueStatus reads what status says of a queue, and counts up to most jobs of a status; 0 counts all.
+func (i *instance) queueStatus(ctx context.Context, q *queue.Queue, lastSeen time.Time, most int64) (queueStatus, error) {
+	c, more, err := admin.Overview{}, map[admin.Status]bool(nil), error(nil)
+	if most == 0 {
+		c, err = admin.Of(q).Overview(ctx)
+	} else {
+		c, more, err = admin.Of(q).Sketch(ctx, most)
+	}
 	if err != nil {
 		return queueStatus{}, err
 	}
 	s := queueStatus{
-		Queue: q.Name, Counts: c.Counts, Shards: c.Division.Of, ByShard: byShard(q, c), Misplaced: c.Misplaced,
+		Queue: q.Name, Counts: c.Counts, Shards: c.Division.Of, ByShard: byShard(q, c), Misplaced: c.Misplaced, more: more,
 	}
 	if otherwise := c.Division.Otherwise; otherwise != nil {
 		s.DividedOtherwise = new(otherwise.Error())
@@ -281,8 +300,12 @@ func (a *app) printStatus(ctx context.Context, i *instance, r statusReport) erro
 		if q.Paused {
 			name += " (paused)"
 		}
-		t.row(name, number(q.Due), number(q.Held), number(q.Scheduled), number(q.Retrying), number(q.Locked), number(q.Running), number(q.Waiting),
-			number(q.Error), number(q.Failed), number(q.Finished), number(q.Closed), i.localCell(q.OldestDue.Time))
+		n := func(status admin.Status, n int64) string {
+			return number(n) + map[bool]string{true: "+"}[q.more[status]]
+		}
+		t.row(name, n(admin.Due, q.Due), n(admin.Held, q.Held), n(admin.Scheduled, q.Scheduled), n(admin.Retry, q.Retrying), n(admin.Locked, q.Locked),
+			n(admin.Running, q.Running), n(admin.Waiting, q.Waiting), n(admin.Error, q.Error), n(admin.Failed, q.Failed), n(admin.Finished, q.Finished),
+			n(admin.Closed, q.Closed), i.localCell(q.OldestDue.Time))
 	}
 	if err := t.end(); err != nil {
 		return err

@@ -77,5 +77,6 @@ func (i *instance) asker(queue string) admin.Asker {
 	}
 	return admin.Asker{
 		Handled: i.handled(queue), LeftOut: leftOut, Concurrency: i.Worker.Concurrency, Crontab: doctor.CrontabLine("work", i.File),
+		AheadMost: 20_000,
 	}
 }

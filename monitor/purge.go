@@ -39,7 +39,7 @@ func (m *Monitor) Purge(ctx context.Context, o activity.PurgeOptions) (hours int
 				return hours, fmt.Errorf("delete the metrics of %s: %w", hour.Time.UTC().Format(time.RFC3339), err)
 			}
 			o.Tell(hours)
-			if err := engine.Breathe(ctx, began); err != nil {
+			if err := m.db.SQL.Breathe(ctx, m.db.Workers(), began); err != nil {
 				return hours, err
 			}
 		}

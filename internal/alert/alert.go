@@ -157,7 +157,7 @@ func (b Log) Purge(ctx context.Context, before time.Time) error {
 		if len(old) < engine.PurgeBatch {
 			return nil
 		}
-		if err := engine.Breathe(ctx, began); err != nil {
+		if err := b.db.SQL.Breathe(ctx, b.db.Workers(), began); err != nil {
 			return err
 		}
 	}

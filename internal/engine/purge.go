@@ -12,17 +12,21 @@ const (
 	// breath is the minimum pause between two purge transactions. SQLite's waiters poll only now and then, and without a
 	// pause they would hardly ever find the file free.
 	breath = 5 * time.Millisecond
-	// breaths is the pause in multiples of the transaction's duration. So a purge uses at most a fifth of a processor, and
-	// less on a busy database.
+	// breaths is the pause in multiples of the transaction's duration, while jobs run. So a purge then uses at most a fifth of a
+	// processor, and less on a busy database.
 	breaths = 4
 	// longestBreath bounds the pause, because the transaction may have waited for others.
 	longestBreath = time.Second
 )
 
-// Breathe pauses between two purge transactions, so that others can use the database. The last one began at began. It fails
-// only with the error of ctx.
-func Breathe(ctx context.Context, began time.Time) error {
-	if !sleep(ctx, min(max(breath, breaths*time.Since(began)), longestBreath)) {
+// Breathe pauses between two purge transactions, so that others can use the database: longer while workers, a table of them, have
+// slots. The last transaction began at began. It fails only with the error of ctx.
+func (db *DB) Breathe(ctx context.Context, workers string, began time.Time) error {
+	took, works := time.Since(began), true
+	if db.GetContext(ctx, &works, "SELECT EXISTS (SELECT 1 FROM "+workers+" "+db.Index(workers, "state")+" WHERE state = 'working' AND slots > 0)") == nil && !works {
+		took /= breaths * 2
+	}
+	if !sleep(ctx, min(max(breath, breaths*took), longestBreath)) {
 		return ctx.Err()
 	}
 	return nil

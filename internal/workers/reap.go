@@ -118,7 +118,7 @@ func (r *Table) Purge(ctx context.Context, o activity.PurgeOptions) (deleted int
 		if o.Tell(deleted); len(found) < engine.PurgeBatch {
 			return deleted, nil
 		}
-		if err := engine.Breathe(ctx, began); err != nil {
+		if err := r.db.SQL.Breathe(ctx, r.db.Workers(), began); err != nil {
 			return deleted, err
 		}
 	}

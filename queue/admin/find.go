@@ -74,9 +74,6 @@ const (
 const mayHaveError = "status IN ('available', 'scheduled', 'throttled', 'locked', 'running', 'answered', 'deciding', 'undecided'," +
 	" 'failed', 'closed') AND (attempt > 0 OR status IN ('failed', 'closed'))"
 
-// withErrors are the statuses in mayHaveError.
-var withErrors = []string{"available", "scheduled", "throttled", "locked", "running", "answered", "deciding", "undecided", "failed", "closed"}
-
 // Filter selects jobs for Find. Zero fields select all.
 type Filter struct {
 	Status Status
@@ -98,29 +95,9 @@ type Filter struct {
 
 // where returns a filter's condition without the fingerprint and Among, and an index hint if an index serves it.
 func (q *Queue) where(by Filter) (w engine.Where, hint string) {
-	switch {
-	case by.Status != "":
-		condition := cmp.Or(conditions[by.Status], "1 = 0")
-		if slices.Contains(Stored, by.Status) {
-			condition = "status = '" + string(by.Status) + "'"
-		}
-		w.And(strings.ReplaceAll(condition, "{now}", "(SELECT "+q.s.DB().SQL.NowSQL+")"))
-		hint = q.s.ClaimIndex()
-	case by.Error != "" || by.Fingerprint != "":
-		w.And(mayHaveError)
-		hint = q.s.ClaimIndex()
-	}
-	if by.Place != 0 {
-		w.And("shard = ?", by.Place)
-	}
-	if by.Type != "" {
-		w.And("job_type = ?", by.Type)
-	}
+	w, hint = q.indexed(by)
 	if by.Key != "" {
 		w.And("job_key = ?", by.Key)
-	}
-	if by.Key != "" && by.Type != "" {
-		hint = q.s.Index("live")
 	}
 	if by.Fingerprint != "" { // jobs without an error have no fingerprint
 		w.And("(error <> 'NONE' OR status IN ('failed', 'closed'))")
@@ -130,37 +107,70 @@ func (q *Queue) where(by Filter) (w engine.Where, hint string) {
 	return w, hint
 }
 
+// indexed returns the part of a filter's condition that the claim index has, and the index that serves the filter.
+func (q *Queue) indexed(by Filter) (w engine.Where, hint string) {
+	if by.Status != "" {
+		condition := cmp.Or(conditions[by.Status], "1 = 0")
+		if slices.Contains(Stored, by.Status) {
+			condition = "status = '" + string(by.Status) + "'"
+		}
+		w.And(strings.ReplaceAll(condition, "{now}", "(SELECT "+q.s.DB().SQL.NowSQL+")"))
+		hint = q.s.ClaimIndex()
+	}
+	if by.saysError() {
+		w.And(mayHaveError)
+		hint = q.s.ClaimIndex()
+	}
+	if by.Place != 0 {
+		w.And("shard = ?", by.Place)
+	}
+	if by.Type != "" {
+		w.And("job_type = ?", by.Type)
+	}
+	if by.Key != "" && by.Type != "" {
+		hint = q.s.Index("live")
+	}
+	return w, hint
+}
+
+func (by Filter) saysError() bool { return by.Error != "" || by.Fingerprint != "" }
+
 // FindIDs returns the IDs of the selected jobs in ascending order.
 func (q *Queue) FindIDs(ctx context.Context, by Filter) (ids []int64, err error) {
 	most := max(by.Limit, 0)
-	if by.Fingerprint == "" {
+	if !by.saysError() || by.Key != "" && by.Fingerprint == "" {
 		ids, err = q.newest(ctx, by, most)
 		slices.Reverse(ids)
 		return ids, err
 	}
-	failed, err := q.newest(ctx, by, 0)
+	may, enough := []int64(nil), errors.New("enough")
+	if w, hint := q.indexed(by); by.Key == "" && by.Among == 0 && hint != "" { // the index has all that may have an error
+		may, err = q.ids(ctx, w, hint, 0)
+	} else {
+		may, err = q.newest(ctx, by, 0)
+	}
 	if err != nil {
 		return nil, err
 	}
-	enough := errors.New("enough")
-	err = q.each(ctx, by, failed, failureColumns, func(j *job.Job) error {
-		if texts.Fingerprint(j.Error) == by.Fingerprint {
+	err = q.each(ctx, by, may, failureColumns, func(j *job.Job) error {
+		if by.Fingerprint == "" || texts.Fingerprint(j.Error) == by.Fingerprint {
 			ids = append(ids, j.ID)
 		}
-		if len(ids) == most {
+		if most > 0 && len(ids) == most {
 			return enough
 		}
 		return nil
 	})
-	if errors.Is(err, enough) && most > 0 {
+	if errors.Is(err, enough) {
 		err = nil
 	}
 	slices.Reverse(ids)
 	return ids, err
 }
 
-// walked is how many IDs newest walks at first, and walkStep is up to how many one query walks.
-const walked, walkStep = 2000, 50_000
+// walked is how many IDs newest walks at first, and walkStep is up to how many one query walks. fewest is how many entries of an index
+// are always few enough to sort.
+const walked, walkStep, fewest = 2000, 50_000, 20_000
 
 // newest returns the IDs of selected jobs, newest first; most 0 means all. An index has a status or a type, but not in the order of
 // IDs: it costs what it has, and a walk through the IDs what it passes. So the walk goes on only while the index has more.
@@ -182,14 +192,15 @@ func (q *Queue) newest(ctx context.Context, by Filter, most int) (ids []int64, e
 		slices.SortFunc(ids, func(a, b int64) int { return cmp.Compare(b, a) })
 		return ids[:min(len(ids), cmp.Or(most, len(ids)))], nil
 	}
-	if by.Key != "" || by.Among == 0 && most == 0 && (by.Status != "" || by.Error+by.Fingerprint != "") {
+	if by.Key != "" || by.Among == 0 && (most == 0 || most > fewest) && hint != "" {
 		return q.ids(ctx, w, hint, most)
 	}
 	low, high, err := q.span(ctx, by)
 	all := high - low
-	for budget := int64(walked); err == nil && low < high; budget *= 2 {
-		if by.Among == 0 {
-			if index, err := q.narrow(ctx, by, 8*budget); index != "" || err != nil {
+	for budget, counted := int64(walked), int64(0); err == nil && low < high; budget *= 2 {
+		if few := max(fewest, budget); by.Among == 0 && few > counted {
+			counted = few
+			if index, err := q.narrow(ctx, by, counted); index != "" || err != nil {
 				if err == nil {
 					ids, err = q.ids(ctx, w, index, most)
 				}
@@ -237,17 +248,17 @@ const addedLate = time.Hour
 
 // addedBefore returns the first ID from which on jobs were added at a time or later.
 func (q *Queue) addedBefore(ctx context.Context, at time.Time, low, high int64) (int64, error) {
-	query := "SELECT id, create_time < ? AS before FROM " + q.s.Table() + " " + q.s.DB().SQL.ByID + " WHERE id >= ? ORDER BY id LIMIT 1"
+	query := "SELECT id, create_time < ? AS earlier FROM " + q.s.Table() + " " + q.s.DB().SQL.ByID + " WHERE id >= ? ORDER BY id LIMIT 1"
 	for low < high {
 		var next struct {
-			ID     int64
-			Before bool
+			ID      int64
+			Earlier bool
 		}
 		mid := low + (high-low)/2
 		if err := q.s.DB().SQL.GetContext(ctx, &next, query, engine.At(at), mid); err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return 0, err
 		}
-		if next.Before {
+		if next.Earlier {
 			low = next.ID + 1
 		} else {
 			high = mid
@@ -267,9 +278,6 @@ func (q *Queue) narrow(ctx context.Context, by Filter, most int64) (index string
 		return err == nil && len(more) == 0
 	}
 	statuses := stored[by.Status]
-	if by.Status == "" && by.Error+by.Fingerprint != "" {
-		statuses = withErrors
-	}
 	switch live := q.s.Index("live"); {
 	case by.Type != "" && under(live, "job_type = ?", by.Type):
 		return live, nil
@@ -284,7 +292,7 @@ func (q *Queue) Find(ctx context.Context, by Filter, f func(*job.Job) error) err
 	_, hint := q.where(by)
 	narrow := hint != "" || by.Key != "" || by.Limit > 0 || by.Among > 0
 	if !narrow && by.Type != "" {
-		index, err := q.narrow(ctx, by, 8*walked)
+		index, err := q.narrow(ctx, by, fewest)
 		if narrow = index != ""; err != nil {
 			return err
 		}

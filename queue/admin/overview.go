@@ -7,10 +7,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/policy"
 	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/internal/texts"
+	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
@@ -115,6 +117,71 @@ func (q *Queue) Overview(ctx context.Context) (o Overview, err error) {
 	return o, texts.Wrap(err, "count the jobs of %s", q.s.Name)
 }
 
+// Sketch is Overview with each status counted up to most, without shards. more has the statuses with more jobs, and Retry if those of
+// them that were not counted may wait for one. It reads the more, the larger most is, whatever the queue has.
+func (q *Queue) Sketch(ctx context.Context, most int64) (o Overview, more map[Status]bool, err error) {
+	s, err := q.situation(ctx)
+	if err != nil {
+		return o, nil, err
+	}
+	all, err := TalliesTo(ctx, most, (*queue.Queue)(q.s))
+	if err != nil {
+		return o, nil, err
+	}
+	t := all[0]
+	o = Overview{Division: s.division, Counts: Counts{
+		Paused: s.paused, Due: t[Due], Scheduled: t[Scheduled], Locked: t[Locked], Running: t[Running], Error: t[Error], Failed: t[Failed],
+		Finished: t[Finished], Held: t[Held], Waiting: t[Waiting], Closed: t[Closed], Retrying: t[Retry],
+	}}
+	more = map[Status]bool{}
+	for status, n := range t {
+		more[status] = n >= most || more[status]
+		more[Retry] = more[Retry] || n >= most && slices.Contains(waiting, status)
+	}
+	if o.Misplaced, err = q.s.Misplaced(ctx); err != nil {
+		return o, more, err
+	}
+	for _, since := range []Status{Due, Held} {
+		oldest, err := q.oldest(ctx, since)
+		if err != nil {
+			return o, more, err
+		}
+		for _, at := range oldest {
+			o.add(counted{oldest: engine.Time{Time: at}}, s.now)
+		}
+	}
+	return o, more, nil
+}
+
+// oldest returns since when the first job of each type with a status is due.
+func (q *Queue) oldest(ctx context.Context, status Status) (map[string]time.Time, error) {
+	stretches, err := q.stretches(ctx, Filter{Status: status}, nil)
+	if err != nil {
+		return nil, texts.Wrap(err, "find the oldest jobs of %s", q.s.Name)
+	}
+	from, parts, args := " FROM "+q.s.Table()+" AS t "+q.s.ClaimIndex(), []string(nil), []any(nil)
+	for _, r := range stretches {
+		w := r.where()
+		parts, args = append(parts, "SELECT * FROM (SELECT job_type, t.scheduled_run_time AS since"+from+w.SQL()+" ORDER BY t.scheduled_run_time LIMIT 1) AS a"), append(args, w.Args...)
+	}
+	if len(stretches) > stretchesMost {
+		parts, args = []string{"SELECT job_type, MIN(t.scheduled_run_time) AS since" + from + " WHERE status IN " + engine.In(len(stored[status])) + " GROUP BY " + q.s.DB().SQL.TypesOfClaim}, engine.Args(stored[status])
+	}
+	oldest := map[string]time.Time{}
+	if len(parts) == 0 {
+		return oldest, nil
+	}
+	query := "SELECT job_type, " + q.s.DB().SQL.TimeText("MIN(since)") + " FROM (" + strings.Join(parts, " UNION ALL ") + ") AS oldest GROUP BY job_type"
+	err = q.s.DB().SQL.Read(ctx, engine.Query{SQL: query, Args: args, Scan: engine.EachRow(func(row *sql.Rows) error {
+		var name string
+		var since engine.Time
+		err := row.Scan(&name, &since)
+		oldest[name] = since.Time
+		return err
+	})})
+	return oldest, texts.Wrap(err, "find the oldest jobs of %s", q.s.Name)
+}
+
 // situation is what applies to all jobs of a queue at one moment.
 type situation struct {
 	now      time.Time
@@ -152,32 +219,32 @@ const passedBy = time.Hour
 // had due jobs for an hour in which workers ran none of them. handled are types to leave out. lastSeen is the latest heartbeat
 // of any worker, or zero. A paused queue has none.
 //
-// It reads all due jobs in the index, and if such types are possible, the activity since then.
+// It reads the first due job of each type, and if such types are possible, the activity since then.
 func (q *Queue) Unhandled(ctx context.Context, paused bool, lastSeen time.Time, handled []string) (map[string]time.Time, error) {
 	if paused || lastSeen.IsZero() || slices.Contains(handled, job.AllTypes) {
 		return nil, nil
 	}
 	before := lastSeen.Add(-passedBy)
-	from, activity := " FROM "+q.s.Table()+" "+q.s.ClaimIndex(), q.s.DB().Activity()
-	query := "SELECT job_type, " + q.s.DB().SQL.TimeText("since") + " FROM (SELECT job_type, MIN(since) AS since" +
-		" FROM (SELECT job_type, MIN(scheduled_run_time) AS since" + from + " WHERE status = 'available'" +
-		" GROUP BY " + q.s.DB().SQL.TypesOfClaim + ") AS parts GROUP BY job_type) AS due" +
-		" WHERE since <= ?" + strings.Repeat(" AND job_type <> ?", len(handled)) +
-		" AND NOT EXISTS (SELECT 1" + from + " WHERE status IN ('locked', 'running', 'answered', 'deciding', 'awaiting')" +
-		" AND part IN ('NONE', 'stop') AND job_type = due.job_type)" +
-		" AND NOT EXISTS (SELECT 1 FROM " + activity + " " + q.s.DB().SQL.Index(activity, "at") + " WHERE at >= ? AND queue = ? AND job_type = due.job_type" +
-		" AND kind = 'job' AND state = 'starting')"
-	left := engine.Args(handled)
-	args := slices.Concat([]any{engine.At(before)}, left, []any{engine.At(before), q.s.Name})
-	unhandled := map[string]time.Time{}
-	err := q.s.DB().SQL.Read(ctx, engine.Query{SQL: query, Args: args, Scan: engine.EachRow(func(row *sql.Rows) error {
-		var name string
-		var since engine.Time
-		err := row.Scan(&name, &since)
-		unhandled[name] = since.Time
-		return err
-	})})
-	return unhandled, texts.Wrap(err, "find the job types of %s that no worker handles", q.s.Name)
+	due, err := q.oldest(ctx, dueNow)
+	for name, since := range due {
+		if since.After(before) || slices.Contains(handled, name) {
+			delete(due, name)
+			continue
+		}
+		var runs bool
+		query := "SELECT EXISTS (SELECT 1 FROM " + q.s.Table() + " " + q.s.ClaimIndex() + " WHERE status IN ('locked', 'running', 'answered', 'deciding', 'awaiting')" +
+			" AND part IN ('NONE', 'stop') AND job_type = ?)"
+		if err = q.s.DB().SQL.GetContext(ctx, &runs, query, name); err == nil && !runs {
+			runs, err = activity.New(q.s.DB()).Started(ctx, q.s.Name, name, before)
+		}
+		if err != nil {
+			break
+		}
+		if runs {
+			delete(due, name)
+		}
+	}
+	return due, texts.Wrap(err, "find the job types of %s that no worker handles", q.s.Name)
 }
 
 // Counts are the jobs of a queue or shard, by status. Rounds never leave any Locked.

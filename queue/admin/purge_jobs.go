@@ -24,16 +24,77 @@ type PurgeOptions struct {
 	OnKept func(id int64, why error)
 }
 
-// Purge deletes final jobs past the queue's retention, and counts them. It reads the whole table by primary key, in small
-// steps that lock only deleted rows. It may be interrupted and repeated, and is safe for concurrent use.
+// Purge deletes final jobs past the queue's retention, and counts them, in small steps that lock only deleted rows. It reads old jobs
+// by their run time; beside very many priorities, which make that dear, the whole table. It may be interrupted and repeated, and is
+// safe for concurrent use. A job that ended before its run time, because its next attempt was scheduled, may stay until then.
 func (q *Queue) Purge(ctx context.Context, o PurgeOptions) (finished, failed int64, err error) {
 	now, err := q.s.DB().SQL.Clock(ctx)
 	p := purge{Queue: q, PurgeOptions: o, now: now}
-	for after, last := int64(-1), int64(0); err == nil && last > after; {
+	all := true
+	if err == nil {
+		all, err = p.byTime(ctx)
+	}
+	for after, last := int64(-1), int64(0); !all && err == nil && last > after; {
 		after = last
 		last, err = p.page(ctx, after)
 	}
 	return p.finished, p.failed, texts.Wrap(err, "purge %s", q.s.Name)
+}
+
+// byTime deletes old jobs by the claim index; all is false if it has too many stretches.
+func (p *purge) byTime(ctx context.Context) (all bool, err error) {
+	for _, status := range stored[Final] {
+		old, total, early := p.now.Add(-p.s.KeepFailed), &p.failed, ""
+		if status == string(job.StatusFinished) {
+			old, total = p.now.Add(-p.s.KeepFinished), &p.finished
+		} else {
+			early = "attempt = 0 OR " // cancelled before they were due, or refused
+		}
+		stretches, err := p.stretchesOf(ctx, status)
+		if err != nil || len(stretches) > stretchesMost {
+			return false, err
+		}
+		for _, s := range stretches {
+			w := s.where()
+			w.And("t.scheduled_run_time < ?", engine.At(old))
+			if err = p.stretch(ctx, w, job.Status(status), old, total); err == nil {
+				w = s.where()
+				w.And("t.scheduled_run_time >= ? AND ("+early+"t.scheduled_run_time > ?)", engine.At(old), engine.At(p.now))
+				err = p.stretch(ctx, w, job.Status(status), old, total)
+			}
+			if err != nil {
+				return false, err
+			}
+		}
+	}
+	return true, nil
+}
+
+// stretch deletes the selected jobs that ended before a time.
+func (p *purge) stretch(ctx context.Context, w engine.Where, status job.Status, before time.Time, total *int64) error {
+	table, after := p.s.Table(), place{At: engine.At(time.Unix(0, 0)).Time.Format("2006-01-02 15:04:05")}
+	for {
+		page := w.Clone()
+		page.And("t.scheduled_run_time >= ? AND (t.scheduled_run_time > ? OR id > ?)", after.At, after.At, after.ID)
+		query := "SELECT p.id, p.at, j.update_time < ? AS old FROM (SELECT id, " + p.s.DB().SQL.TimeText("t.scheduled_run_time") + " AS at FROM " + table + " AS t " + p.s.ClaimIndex() + page.SQL() +
+			" ORDER BY t.scheduled_run_time, id LIMIT ?) AS p JOIN " + table + " AS j ON j.id = p.id ORDER BY p.at, p.id"
+		var rows []struct {
+			place
+			Old bool
+		}
+		if err := p.s.DB().SQL.SelectContext(ctx, &rows, query, append(append([]any{engine.At(before)}, page.Args...), purgePage)...); err != nil {
+			return fmt.Errorf("find old jobs: %w", err)
+		}
+		var ids []any
+		for _, row := range rows {
+			if after = row.place; row.Old {
+				ids = append(ids, row.ID)
+			}
+		}
+		if err := p.delete(ctx, status, ids, total); err != nil || len(rows) < purgePage {
+			return err
+		}
+	}
 }
 
 type purge struct {
@@ -86,7 +147,7 @@ func (p *purge) delete(ctx context.Context, status job.Status, ids []any, delete
 		if *deleted += n; p.OnDeleted != nil {
 			p.OnDeleted(p.finished + p.failed)
 		}
-		if err := engine.Breathe(ctx, began); err != nil {
+		if err := p.s.DB().SQL.Breathe(ctx, p.s.DB().Workers(), began); err != nil {
 			return err
 		}
 	}

@@ -29,11 +29,11 @@ func purgeRow(t *testing.T, q *Queue, status job.Status, ago time.Duration, n in
 	if status == job.StatusScheduled || status == job.StatusAwaiting {
 		wake = at
 	}
-	row, args := "(?, ?, ?, ?, ?, ?, 60, 100, 1, 'NONE')", []any{}
+	row, args := "(?, ?, ?, ?, ?, ?, ?, 60, 100, 1, 'NONE')", []any{}
 	for i := range n {
-		args = append(args, name, fmt.Sprint(i), status, at, at, wake)
+		args = append(args, name, fmt.Sprint(i), status, at, at, at, wake)
 	}
-	dbtest.Must(q.s.DB().SQL.ExecContext(t.Context(), "INSERT INTO "+q.s.Table()+" (job_type, job_key, status, create_time, update_time, wake_time,"+
+	dbtest.Must(q.s.DB().SQL.ExecContext(t.Context(), "INSERT INTO "+q.s.Table()+" (job_type, job_key, status, create_time, update_time, scheduled_run_time, wake_time,"+
 		" timeout, priority, throttle_factor, time_windows) VALUES "+engine.Rows(row, n), args...))(t)
 }
 
@@ -86,6 +86,24 @@ func TestPurge(t *testing.T) {
 		q.s.KeepFinished = queue.DiscardAtOnce
 		finished, failed, err = q.Purge(t.Context(), PurgeOptions{})
 		dbtest.Ensure(t, err == nil && finished == 2 && failed == 0, "without retention: %d finished, %d failed, %v", finished, failed, err)
+	})
+}
+
+// TestPurgeOfJobsThatEndedBeforeTheirRunTime: they don't stay until then.
+func TestPurgeOfJobsThatEndedBeforeTheirRunTime(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		q := purgeQueue(t, driver, source)
+		const day = 24 * time.Hour
+		purgeRow(t, q, job.StatusClosed, 29*day, 3)
+		purgeRow(t, q, job.StatusFinished, 8*day, 2)
+		purgeRow(t, q, job.StatusClosed, 27*day, 1)
+		now := dbtest.Must(q.s.DB().SQL.Clock(t.Context()))(t)
+		for id, run := range map[int]time.Duration{1: -27 * day, 2: -time.Hour, 3: 365 * day, 4: 365 * day, 6: 365 * day} {
+			dbtest.Must(q.s.DB().SQL.ExecContext(t.Context(), "UPDATE "+q.s.Table()+" SET scheduled_run_time = ? WHERE id = ?", engine.At(now.Add(run)), id))(t)
+		}
+		finished, failed, err := q.Purge(t.Context(), PurgeOptions{})
+		dbtest.Ensure(t, err == nil && finished == 2 && failed == 3, "%d finished, %d failed, %v", finished, failed, err)
+		dbtest.Same(t, len(purgeLeft(t, q)), 1, "left")
 	})
 }
 

@@ -40,7 +40,8 @@ type Hit struct {
 
 // Found is a part of the jobs that Find found.
 type Found struct {
-	// Hits are the newest first.
+	// Hits are the newest first, after those that an index finds. A queue's next 500 jobs or more are searched before another's, so the
+	// next part may have hits that are a little newer.
 	Hits []Hit
 	// Next is the After of the next part; empty if all has been searched.
 	Next string
@@ -74,8 +75,8 @@ type front struct {
 // searchStep is how many ids a step searches at first. A step that is short doubles it.
 const searchStep, searchStepMost = 500, 32_000
 
-// Find searches queues of one database for a text. The first part finds an id and a whole key by indexes; then all jobs are searched,
-// the newest first over all queues. A part ends when it has enough hits or the time is over. It locks nothing.
+// Find searches queues of one database for a text. The first part has only what an id and a whole key find by indexes, if that is
+// something; then all jobs are searched, the newest first over all queues. A part ends when it has enough hits or the time is over. It locks nothing.
 func Find(ctx context.Context, queues []*queue.Queue, s Search) (f Found, err error) {
 	s.Limit, s.Within = cmp.Or(max(s.Limit, 0), 50), cmp.Or(s.Within, time.Second)
 	if s.Text == "" || !utf8.ValidString(s.Text) {
@@ -100,12 +101,13 @@ func Find(ctx context.Context, queues []*queue.Queue, s Search) (f Found, err er
 		}
 		fronts = append(fronts, q)
 	}
-	for step := int64(searchStep); len(f.Hits) < s.Limit; {
+	exact := len(f.Hits)
+	for step := int64(searchStep); len(f.Hits) < s.Limit && (s.After != "" || exact == 0); {
 		q := slices.MaxFunc(fronts, func(a, b *front) int {
 			return cmp.Or(cmp.Compare(min(a.Below, 1), min(b.Below, 1)), a.at.Compare(b.at))
 		})
 		if q.Below == 0 {
-			return f, nil
+			break
 		}
 		began, before := time.Now(), q.Below
 		hits, err := q.step(ctx, s.Text, step, s.Limit-len(f.Hits))
@@ -120,6 +122,7 @@ func Find(ctx context.Context, queues []*queue.Queue, s Search) (f Found, err er
 			break
 		}
 	}
+	slices.SortStableFunc(f.Hits[exact:], func(a, b Hit) int { return b.Job.CreateTime.Compare(a.Job.CreateTime) })
 	for _, q := range fronts {
 		if q.Below > 0 {
 			at[q.s.Name] = q.Below

@@ -41,7 +41,8 @@ var tallied = []struct {
 	{Due, "status = 'available'", ""},
 	{Due, "status = 'submitted' AND scheduled_run_time <= {now}", ""},
 	{overdue, "wake_time <= {now} AND status = 'scheduled'", "wake"},
-	{Scheduled, "status = 'scheduled'", ""}, // and a minute later, submitted ones
+	{Scheduled, "status = 'scheduled'", ""},
+	{Scheduled, "status = 'submitted' AND scheduled_run_time > {now}", ""},
 	{Held, conditions[Held], ""},
 	{Locked, conditions[Locked], ""},
 	{Running, "status IN ('running', 'answered')", ""},
@@ -56,6 +57,9 @@ var tallied = []struct {
 func AtLeast(n, most int64) string {
 	return texts.Thousands(n) + map[bool]string{true: "+"}[n >= most]
 }
+
+// waiting are the statuses of which Retry counts a part. If one of them was counted up to most only, there may be more.
+var waiting = []Status{Due, Scheduled, Held, Locked}
 
 // Tallies counts the jobs of queues of one database, each status up to TallyMost.
 func Tallies(ctx context.Context, queues ...*queue.Queue) ([]Tally, error) {
@@ -88,18 +92,25 @@ func tallies(ctx context.Context, most func(Status) int64, queues []*queue.Queue
 		for _, t := range tallied {
 			hint := q.s.Index(cmp.Or(t.index, schema.ClaimIndex))
 			where := strings.ReplaceAll(t.where, "{now}", "(SELECT "+q.s.DB().SQL.NowSQL+")")
-			parts = append(parts, "SELECT ? AS queue, ? AS status, COUNT(*) AS n FROM (SELECT 1 FROM "+q.s.Table()+" "+hint+" WHERE "+where+" LIMIT ?) AS some")
+			attempt := "attempt"
+			if t.index != "" { // the others have it
+				attempt = "0 AS attempt"
+			}
+			parts = append(parts, "SELECT ? AS queue, ? AS status, COUNT(*) AS n, COALESCE(SUM(attempt > 0), 0) AS tried FROM (SELECT "+attempt+" FROM "+q.s.Table()+" "+hint+" WHERE "+where+" LIMIT ?) AS some")
 			args = append(args, n, string(t.status), most(t.status))
 		}
-		parts = append(parts, "SELECT ? AS queue, ? AS status, COUNT(*) AS n FROM "+q.s.DB().Queues()+" WHERE queue = ? AND paused <> 0")
+		parts = append(parts, "SELECT ? AS queue, ? AS status, COUNT(*) AS n, 0 AS tried FROM "+q.s.DB().Queues()+" WHERE queue = ? AND paused <> 0")
 		args = append(args, n, string(paused), of.Name)
 	}
 	err := Of(queues[0]).s.DB().SQL.Read(ctx, engine.Query{SQL: strings.Join(parts, " UNION ALL "), Args: args, Scan: engine.EachRow(func(row *sql.Rows) error {
 		var status Status
 		var queue int
-		var n int64
-		err := row.Scan(&queue, &status, &n)
+		var n, tried int64
+		err := row.Scan(&queue, &status, &n, &tried)
 		if err == nil {
+			if slices.Contains(waiting, status) {
+				all[queue][Retry] += tried
+			}
 			all[queue][status] = min(all[queue][status]+n, most(status))
 		}
 		return err

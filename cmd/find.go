@@ -1,0 +1,111 @@
+package cmd
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hipq/hipq/queue/admin"
+	"github.com/hipq/hipq/queue/job"
+)
+
+const findLong = `Finds jobs of all queues by an id, QUEUE/ID, a key, or a text in the key, the error, the data, the result or the note of
+the progress. Case matters. A job with this id or this whole key is found at once, and ends the search. Otherwise it
+reads all jobs, the newest first, and prints each find, until there are 20. --limit changes that; --limit 0 reads all.
+
+On a terminal it shows how many jobs it has passed. ^C stops it, and it says how far back it has searched. --after
+continues from there. --json prints one object a line; without a limit.
+
+Exit codes: 0 done · 1 nothing was found · 64 usage · 75 the database is unreachable or busy · 78 configuration · 130 interrupted.`
+
+type foundJob struct {
+	Queue string `json:"queue"`
+	// ID is the job's id.
+	ID      int64     `json:"id"`
+	JobType string    `json:"job_type"`
+	JobKey  string    `json:"job_key"`
+	State   job.State `json:"state"`
+	// CreateTime is when the job was added.
+	CreateTime job.Time `json:"create_time"`
+	// In is "id", "key", "error", "data", "result" or "note".
+	In string `json:"in"`
+	// Text is the text with some of what is around it.
+	Text string `json:"text"`
+}
+
+func (a *app) findCommand() *cobra.Command {
+	s := admin.Search{Within: time.Second / 5}
+	var limit int
+	c := &cobra.Command{
+		Use:        "find TEXT",
+		Short:      "Find jobs by an id, a key or a text",
+		Long:       findLong,
+		Example:    "  hipq find order-4711\n  hipq find emails/42\n  hipq find customer@example.org --limit 0",
+		SuggestFor: []string{"search", "grep", "lookup"},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch s.Text = args[0]; {
+			case strings.TrimSpace(s.Text) == "" || !utf8.ValidString(s.Text):
+				return usagef("%q is not a text to search for", s.Text)
+			case limit < 0:
+				return usagef("--limit: %d is negative", limit)
+			case a.json && !cmd.Flags().Changed("limit"):
+				limit = 0
+			}
+			return a.openPatiently(cmd, func(i *instance) error { return a.runFind(cmd, i, s, limit) })
+		},
+	}
+	c.Flags().IntVar(&limit, "limit", 20, "end after N finds (0: search everything; the default for --json)")
+	c.Flags().StringVar(&s.After, "after", "", "continue a search that was stopped")
+	return c
+}
+
+func (a *app) runFind(cmd *cobra.Command, i *instance, s admin.Search, limit int) error {
+	queues, err := i.queues(cmd.Context())
+	if err != nil {
+		return err
+	}
+	tell, passed, found := a.telling("find"), int64(0), 0
+	defer a.endBar()
+	for s.Limit = limit; ; s.Limit = limit - found {
+		part, err := admin.Find(cmd.Context(), queues, s)
+		switch {
+		case err != nil && cmd.Context().Err() != nil && s.After != "":
+			return advised{errInterrupted, fmt.Sprintf("find: %d found; continue with --after '%s'", found, s.After)}
+		case err != nil:
+			return err
+		}
+		a.endBar()
+		for _, h := range part.Hits {
+			if err := a.printFound(i, h); err != nil {
+				return err
+			}
+		}
+		found, passed, s.After = found+len(part.Hits), passed+part.Looked, part.Next
+		if s.After == "" || limit > 0 && (found >= limit || found > 0 && passed == 0) {
+			break
+		}
+		tell(passed, passed+part.Left)
+	}
+	switch {
+	case found == 0:
+		return fmt.Errorf("find: no job has %q", s.Text)
+	case s.After != "" && !a.json:
+		a.out.line("--limit 0 searches everything, --after '%s' continues", s.After)
+	}
+	return nil
+}
+
+func (a *app) printFound(i *instance, h admin.Hit) error {
+	j := h.Job
+	if a.json {
+		return a.printJSON(foundJob{j.Queue, j.ID, j.Type, j.Key, j.State(), job.Time{Time: j.CreateTime}, h.In, h.Text})
+	}
+	a.out.line("%s", strings.Join([]string{
+		j.Queue + "/" + strconv.FormatInt(j.ID, 10), cell(j.Type), cell(j.Key), string(j.State()), i.local(j.CreateTime), h.In + ": " + cell(h.Text),
+	}, "  "))
+	return a.out.err
+}
