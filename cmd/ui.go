@@ -15,6 +15,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -35,12 +36,13 @@ database user.
 
 It listens on this host only. From another host, use an SSH tunnel: ssh -L 8080:127.0.0.1:8080 web1, with --listen 8080.
 Another address needs --behind-proxy with the header in which your proxy gives the name of the person that it has let in.
-The activity then names who cancels a waiting job, retries or adds one.
+The activity then names that person. If the proxy has the pages below a path, name it with --base-path. /healthz says "ok"
+to anybody while the database answers.
 
 Exit codes: 0 ended by SIGTERM · 130 by Ctrl-C · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
 type uiOptions struct {
-	listen, proxy       string
+	listen, proxy, base string
 	readOnly, noBrowser bool
 }
 
@@ -56,6 +58,9 @@ func (a *app) uiCommand() *cobra.Command {
 			if cmd.Flags().Changed("behind-proxy") && !headerName().MatchString(o.proxy) {
 				return usagef("--behind-proxy: %q is not a header's name; write X-Remote-User or the like", o.proxy)
 			}
+			if o.base = strings.TrimSuffix(o.base, "/"); o.base != "" && !basePath().MatchString(o.base) {
+				return usagef("--base-path: %q is not a path; write /hipq or the like", o.base)
+			}
 			listener, err := o.socket(cmd.Context())
 			if err != nil {
 				return err
@@ -68,24 +73,60 @@ func (a *app) uiCommand() *cobra.Command {
 	f.StringVar(&o.listen, "listen", "127.0.0.1:0", "where: a port, an address, or unix:PATH of a socket (port 0: a free one)")
 	f.BoolVar(&o.readOnly, "read-only", false, "change nothing")
 	f.BoolVar(&o.noBrowser, "no-browser", false, "only print the address")
+	f.StringVar(&o.base, "base-path", "", "the path at which a proxy has the pages, such as /hipq")
 	f.StringVar(&o.proxy, "behind-proxy", "", "the header in which a proxy that checks who asks gives the person's name; no token is needed then")
 	return c
 }
 
 var headerName = texts.Pattern(`^[A-Za-z0-9-]+$`)
 
+var basePath = texts.Pattern(`^(/[A-Za-z0-9._~-]+)+$`)
+
+// connections is how many connections may be open at once, so that idle ones don't take all file descriptors.
+const connections = 400
+
+// limited accepts the next connection when fewer than its size are open.
+type limited struct {
+	net.Listener
+	open chan struct{}
+}
+
+type limitedConn struct {
+	net.Conn
+	closed sync.Once
+	of     limited
+}
+
+func (l limited) Accept() (net.Conn, error) {
+	l.open <- struct{}{}
+	c, err := l.Listener.Accept()
+	if err != nil {
+		<-l.open
+		return nil, err
+	}
+	return &limitedConn{Conn: c, of: l}, nil
+}
+
+func (c *limitedConn) Close() error {
+	c.closed.Do(func() { <-c.of.open })
+	return c.Conn.Close()
+}
+
 func (a *app) runUI(cmd *cobra.Command, i *instance, o uiOptions, listener net.Listener) error {
-	opts := ui.Options{ReadOnly: o.readOnly, UserHeader: o.proxy}
-	address := url.URL{Scheme: "http", Host: listener.Addr().String(), Path: "/"}
+	opts := ui.Options{ReadOnly: o.readOnly, UserHeader: o.proxy, Base: o.base}
+	address := url.URL{Scheme: "http", Host: listener.Addr().String(), Path: o.base + "/"}
 	if tcp, ok := listener.Addr().(*net.TCPAddr); ok {
 		opts.Port = strconv.Itoa(tcp.Port)
+		if !tcp.IP.IsLoopback() {
+			a.warn(fmt.Errorf("a program that reaches %s can write the header %s, and so be anybody; listen on unix:PATH or 127.0.0.1 if the proxy is on this host, or let a firewall admit only the proxy", listener.Addr(), o.proxy))
+		}
 	}
 	if o.proxy == "" {
 		opts.Token = rand.Text()
 		address.RawQuery = url.Values{"token": {opts.Token}}.Encode()
 	}
 	server := &http.Server{
-		Handler: ui.New(cmd.Context(), a.uiInstance(cmd, i), opts).Handler(), ReadHeaderTimeout: 10 * time.Second,
+		Handler: ui.New(cmd.Context(), a.uiInstance(cmd, i), opts).Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute,
 		BaseContext: func(net.Listener) context.Context { return cmd.Context() },
 	}
 	switch {
@@ -100,7 +141,7 @@ func (a *app) runUI(cmd *cobra.Command, i *instance, o uiOptions, listener net.L
 		a.out.line("hipq ui listens on %s", strings.TrimPrefix(o.listen, "unix:"))
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(listener) }()
+	go func() { ended <- server.Serve(limited{listener, make(chan struct{}, connections)}) }()
 	select {
 	case err := <-ended:
 		return fmt.Errorf("serve: %w", err)

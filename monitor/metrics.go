@@ -94,11 +94,20 @@ func (m metrics) row(k key) *metric {
 // eachMetric calls f with each row of the hours in [from, to), by hour, queue and job type. f must not keep the row,
 // which is reused.
 func (m *Monitor) eachMetric(ctx context.Context, in engine.Reader, from, to time.Time, f func(*metric)) error {
+	return m.eachMetricOf(ctx, in, from, to, nil, f)
+}
+
+// eachMetricOf is eachMetric of one job type, or of all for nil.
+func (m *Monitor) eachMetricOf(ctx context.Context, in engine.Reader, from, to time.Time, of *key, f func(*metric)) error {
 	query := "SELECT " + m.db.SQL.TimeColumn("hour") + ", " + metricCounts + ", " + m.db.SQL.TimeColumn("gauge_time") + " FROM " + m.db.Metrics() +
-		" WHERE hour >= ? AND hour < ? ORDER BY hour, queue, job_type"
+		" WHERE hour >= ? AND hour < ?"
+	args := []any{engine.At(from), engine.At(to)}
+	if of != nil {
+		query, args = query+" AND queue = ? AND job_type = ?", append(args, of.queue, of.jobType)
+	}
+	query += " ORDER BY hour, queue, job_type"
 	var r metric
 	columns := r.columns()
-	args := []any{engine.At(from), engine.At(to)}
 	err := engine.ReadOn(ctx, in, engine.Query{SQL: query, Args: args, Scan: engine.EachRow(func(row *sql.Rows) error {
 		if err := row.Scan(columns...); err != nil {
 			return err

@@ -2,6 +2,7 @@ package monitor
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/hipq/hipq/internal/texts"
@@ -164,4 +165,33 @@ func (m *Monitor) report(ctx context.Context, hour time.Time) (Report, error) {
 	report.Measured = n > 0 && !begin.IsZero() && !report.Hours[n-1].Start.Before(begin)
 	report.Trends, err = m.trends(ctx, report.Windows, done)
 	return report, err
+}
+
+// Type returns the sums of one job type in the last days before to, for each number of days, with the sums of as many days before.
+// hours are those of the largest number; an hour in which nothing happened is zero. It may be repeated.
+func (m *Monitor) Type(ctx context.Context, queue, jobType string, to time.Time, days ...int) (sums []TypeSums, hours []QueueHour, err error) {
+	most := slices.Max(days)
+	sums, hours = make([]TypeSums, len(days)), make([]QueueHour, 24*most)
+	err = m.eachMetricOf(ctx, m.db.SQL, to.AddDate(0, 0, -2*most), to, &key{queue, jobType}, func(r *metric) {
+		ago := int(to.Sub(r.Hour.Time)/time.Hour) - 1
+		for n, d := range days {
+			if ago < 24*d {
+				sums[n].Counts.add(&r.Counts)
+			} else if ago < 48*d {
+				sums[n].Before.Counts.add(&r.Counts)
+			}
+		}
+		if ago < len(hours) {
+			Hour{Queues: map[string]*QueueHour{queue: &hours[len(hours)-1-ago]}}.add(r)
+		}
+	})
+	for n := range sums {
+		sums[n].JobType = jobType
+		sums[n].Counts.sum()
+		sums[n].Before.Counts.sum()
+	}
+	for n := range hours {
+		hours[n].sum()
+	}
+	return sums, hours, texts.Wrap(err, "read the metrics of %s", jobType)
 }

@@ -21,6 +21,8 @@ type action struct {
 	Name, Label string
 	// done is what a job then was.
 	done string
+	// Undo says how to take it back, if a person can.
+	Undo string
 	// Asks is set if it ends jobs or adds many, so that a page asks first.
 	Asks bool
 	// from are the statuses of the jobs that it changes.
@@ -34,19 +36,19 @@ var toStart = []admin.Status{admin.Due, admin.Held, admin.Scheduled, admin.Locke
 
 // actions are what is offered. The functions of admin decide for each job.
 var actions = []action{
-	{Name: "retry", Label: "Retry", done: "retried", Asks: true, from: []admin.Status{admin.Failed}, do: retry(false)},
-	{Name: "again", Label: "Rerun", done: "added again", Asks: true, from: []admin.Status{admin.Finished, admin.Closed}, do: retry(true)},
-	{Name: "dismiss", Label: "Dismiss", done: "dismissed", Asks: true, from: []admin.Status{admin.Failed}, do: (*admin.Queue).Dismiss},
+	{Name: "retry", Label: "Retry", done: "retried", Asks: true, from: []admin.Status{admin.Failed}, do: retry(false), Undo: "Each is added again as another job. Until those start, you can cancel them."},
+	{Name: "again", Label: "Rerun", done: "added again", Asks: true, from: []admin.Status{admin.Finished, admin.Closed}, do: retry(true), Undo: "Each is added as another job. Until those start, you can cancel them."},
+	{Name: "dismiss", Label: "Dismiss", done: "dismissed", Asks: true, from: []admin.Status{admin.Failed}, do: (*admin.Queue).Dismiss, Undo: "They move to the tab closed, where you can still rerun them."},
 	{
 		Name: "now", Label: "Run now", done: "rescheduled to now, or to the opening of its time window",
-		from: []admin.Status{admin.Scheduled, admin.Retry}, alone: true,
+		from: []admin.Status{admin.Scheduled, admin.Retry}, alone: true, Undo: "Until they start, you can reschedule each.",
 		do: func(q *admin.Queue, ctx context.Context, ids ...int64) error {
 			return q.Reschedule(ctx, ids[0], admin.RescheduleOptions{In: new(time.Duration(0))})
 		},
 	},
-	{Name: "cancel", Label: "Cancel", done: "cancelled", Asks: true, from: toStart, do: (*admin.Queue).Cancel},
+	{Name: "cancel", Label: "Cancel", done: "cancelled", Asks: true, from: toStart, do: (*admin.Queue).Cancel, Undo: "They move to the tab closed, where you can still rerun them."},
 	{
-		Name: "stop", Label: "Stop", done: "told to stop", Asks: true,
+		Name: "stop", Label: "Stop", done: "told to stop", Asks: true, Undo: "This can't be undone: what an attempt has done so far stays done.",
 		from: []admin.Status{admin.Running, admin.Waiting, admin.Error}, alone: true,
 		do: func(q *admin.Queue, ctx context.Context, ids ...int64) error {
 			_, err := q.Stop(ctx, ids[0])
@@ -99,30 +101,72 @@ func (s *Server) changeJobs(v *view) error {
 	if err != nil {
 		return err
 	}
-	t := &task{selection: sel, All: v.r.Form.Has("all"), Back: here(v.r.PostForm.Get("back")), queue: q}
+	t := &task{selection: sel, All: v.r.Form.Has("all"), Back: here(v.r.PostForm.Get("back"))}
 	if t.action, err = v.action(v.r.PostForm.Get("at")); err != nil {
 		return v.back(nil, t.Back, err.Error())
 	}
+	var ids []int64
 	for _, text := range v.r.PostForm["id"] {
 		id, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
 			return unusable("%q is not the number of a job.", text)
 		}
-		t.IDs = append(t.IDs, id)
+		ids = append(ids, id)
 	}
 	if t.All {
 		if t.Status == "" {
 			return unusable("Choose a status first: all jobs of a queue are not changed at once.")
 		}
-		if t.IDs, err = admin.Of(q).FindIDs(v.r.Context(), t.Filter); err != nil {
+		if ids, err = admin.Of(q).FindIDs(v.r.Context(), t.Filter); err != nil {
 			return err
 		}
 	}
-	if len(t.IDs) == 0 {
+	t.parts = []part{{q, ids}}
+	return s.ask(v, t)
+}
+
+// changeFailures does something to all jobs of a cause, whose kinds the form has.
+func (s *Server) changeFailures(v *view) error {
+	sel, err := v.selected(v.r.PostForm)
+	if err != nil {
+		return err
+	}
+	t := &task{selection: sel, All: true, Back: here(v.r.PostForm.Get("back"))}
+	if t.action, err = v.action(""); err != nil {
+		return err
+	}
+	for _, text := range v.r.PostForm["kind"] {
+		kind, err := url.ParseQuery(text)
+		if err != nil {
+			return unusable("%q is not a kind of failures.", text)
+		}
+		q, err := v.named(kind.Get("queue"))
+		if err != nil {
+			return err
+		}
+		of := sel.Filter
+		of.Type, of.Fingerprint = kind.Get("type"), kind.Get("fingerprint")
+		ids, err := admin.Of(q).FindIDs(v.r.Context(), of)
+		if err != nil {
+			return err
+		}
+		if len(ids) > 0 {
+			t.parts = append(t.parts, part{q, ids})
+		}
+	}
+	return s.ask(v, t)
+}
+
+// ask asks before a task is done that ends jobs or changes many.
+func (s *Server) ask(v *view, t *task) error {
+	s.tasks.add(t)
+	if t.Total == 0 {
 		return v.back(nil, t.Back, "No job was chosen, so nothing was changed.")
 	}
-	s.tasks.add(t)
-	if t.Asks {
+	if j, err := t.parts[0].Get(v.r.Context(), t.parts[0].ids[0]); err == nil { // which may be gone
+		t.Example = v.Remark(j)
+	}
+	if t.Asks || t.Total > 1 {
 		return v.back(nil, fmt.Sprint("/tasks/", t.ID), "")
 	}
 	return s.begin(v, t)
@@ -178,9 +222,9 @@ func (s *Server) pauseQueue(v *view) error {
 	}
 	defer s.changed(q.Name)
 	to := here(cmp.Or(v.r.FormValue("back"), "/queues/"+q.Name))
-	do, said := admin.Of(q).Resume, "The queue goes on."
+	do, said := admin.Of(q).By(v.who()).Resume, "The queue goes on."
 	if v.r.FormValue("pause") == "yes" {
-		do, said = admin.Of(q).Pause, "The queue is paused: no job starts. Running jobs end as usual."
+		do, said = admin.Of(q).By(v.who()).Pause, "The queue is paused: no job starts. Running jobs end as usual."
 	}
 	return v.back(do(v.r.Context()), to, said)
 }

@@ -1,6 +1,9 @@
 package ui
 
 import (
+	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"html/template"
 	"net/http"
@@ -15,6 +18,7 @@ import (
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/schema"
 )
 
 type jobPage struct {
@@ -32,6 +36,59 @@ type jobPage struct {
 	Can        []action
 	// Enqueue is a command that adds such a job.
 	Enqueue string
+	now     time.Time
+}
+
+// span is a part of a job's life: X and W are in percent of it.
+type span struct {
+	X, W        float64
+	Class, Said string
+}
+
+// Spans are the waits and the attempts of the story. None is too narrow to be seen.
+func (p jobPage) Spans() (spans []span) {
+	var weights, sum = []float64{}, 0.0
+	add := func(from, to time.Time, class, said string) {
+		d := max(0, to.Sub(from).Seconds())
+		spans, weights, sum = append(spans, span{Class: class, Said: said + " " + texts.Duration(to.Sub(from))}), append(weights, d), sum+d
+	}
+	for n, e := range p.Entries {
+		if e.State == activity.Starting {
+			if n > 0 {
+				add(p.Entries[n-1].At, e.At, "wait", "waited")
+			}
+			end, state := p.now, e.State
+			if next := p.Entries[n+1:]; len(next) > 0 {
+				end, state = next[0].At, next[0].State
+			} else if p.State() != job.Running {
+				continue
+			}
+			add(e.At, end, "run "+string(state), fmt.Sprintf("attempt %d, %s, ran", e.Attempt, state))
+		}
+	}
+	if n := len(p.Entries); n > 0 && p.Latest && p.State() == job.Initial {
+		add(p.Entries[n-1].At, p.now, "wait", "waits for")
+	}
+	total, x := 0.0, 0.0
+	for n := range weights {
+		weights[n] = max(weights[n]/max(sum, 1e-9), .012)
+		total += weights[n]
+	}
+	for n := range spans {
+		spans[n].X, spans[n].W = x, 100*weights[n]/total
+		x += spans[n].W
+	}
+	return spans
+}
+
+// Acted is the operator of an entry; empty if there was none.
+func (p jobPage) Acted(e activity.Entry) string {
+	return map[bool]string{true: e.Output}[p.Schedule == "" && e.State == activity.Added && strings.HasPrefix(e.Output, "by ") || (*view)(nil).By(e) != ""]
+}
+
+// By is the operator of an entry, as the activity has it.
+func (*view) By(e activity.Entry) string {
+	return map[bool]string{true: e.Output}[slices.Contains(activity.Operated, e.State) && e.Output != activity.None]
 }
 
 // Movable reports whether the job can be rescheduled.
@@ -93,7 +150,7 @@ func (s *Server) job(v *view) error {
 		return err
 	}
 	j := why.Job
-	p := jobPage{Job: j, Can: actionsFor(admin.Status(shown(j))), Enqueue: enqueueCommand(j), Reasons: why.Reasons}
+	p := jobPage{Job: j, Can: actionsFor(admin.Status(shown(j))), Enqueue: enqueueCommand(j), Reasons: why.Reasons, now: v.Now}
 	if err := v.tell(&p); err != nil {
 		return err
 	}
@@ -106,7 +163,7 @@ func (s *Server) job(v *view) error {
 	} else if j.State() == job.Running {
 		v.Every = jobPace
 	}
-	return v.show("job", fmt.Sprint("Job ", j.ID, " of ", q.Name), p)
+	return v.show("job", fmt.Sprintf("%s %s", j.Type, texts.Clip(j.Key, 80)), p)
 }
 
 // storyMost is how many entries of a job's story one page tells, and storyBytes how many bytes of their texts.
@@ -215,27 +272,48 @@ func (s *Server) enqueueForm(v *view) error {
 func (v *view) showForm(said string) error {
 	var queues []enqueueQueue
 	all, err := v.queues.now(v.r.Context())
-	if err != nil {
-		return err
-	}
 	for _, q := range all {
-		types, err := v.typeNames(q, "")
-		if err != nil {
-			return err
-		}
+		types, bad := v.typeNames(q, "")
+		err = cmp.Or(err, bad)
 		queues = append(queues, enqueueQueue{q.Name, types})
 	}
+	if err != nil && said == "" {
+		return err
+	}
 	if said != "" {
-		v.status, v.Said = http.StatusUnprocessableEntity, said
+		v.status, v.Said = max(v.status, http.StatusUnprocessableEntity), said
+	}
+	if err != nil && v.Form("queue") != "" { // what somebody typed outlives the database
+		queues = []enqueueQueue{{Name: v.Form("queue")}}
 	}
 	return v.show("enqueue", "Enqueue a job", queues)
+}
+
+// refused shows the form again, with what was typed.
+func (v *view) refused(err error) error {
+	said := sentence(err.Error())
+	if trouble, remedy := schema.Diagnose(err); trouble != schema.NoTrouble || errors.Is(err, context.DeadlineExceeded) {
+		v.status, said = http.StatusServiceUnavailable, said+" "+sentence(remedy+" What you typed is still here")
+	}
+	return v.showForm(strings.TrimSpace(said))
+}
+
+// misspelt refuses a type that this config has no handler for, and that no job has.
+func (v *view) misspelt(q *queue.Queue, jobType string) error {
+	known, err := v.typeNames(q, "")
+	known = append(slices.Clone(known), v.Asker(q.Name).Handled...)
+	if err != nil || jobType == "" || slices.Contains(known, jobType) || v.Form("anyway") != "" {
+		return err
+	}
+	slices.Sort(known)
+	return fmt.Errorf("no job of %s has the type %q, and this config has no handler for it; known are: %s. To add it nevertheless, tick the box", q.Name, jobType, texts.Clip(strings.Join(slices.Compact(known), ", "), 400))
 }
 
 func (s *Server) enqueue(v *view) error {
 	form := v.r.PostForm.Get
 	q, err := v.named(form("queue"))
 	if err != nil {
-		return err
+		return v.refused(err)
 	}
 	j := job.Params{Type: form("type"), Key: form("key"), Data: strings.ReplaceAll(form("data"), "\r\n", "\n"), OnDuplicate: job.OnDuplicate(form("on-duplicate"))}
 	if text := form("priority"); text != "" {
@@ -247,15 +325,15 @@ func (s *Server) enqueue(v *view) error {
 	}
 	if text := form("at"); text != "" {
 		if j.At, err = s.Time(v.r.Context(), text); err != nil {
-			return v.showForm(sentence(err.Error()))
+			return v.refused(err)
 		}
 	}
 	var added job.Added
-	if err = s.CheckType(v.r.Context(), q, j.Type); err == nil {
+	if err = errors.Join(s.CheckType(v.r.Context(), q, j.Type), v.misspelt(q, j.Type)); err == nil {
 		added, err = admin.Of(q).By(v.who()).AddJob(v.r.Context(), j)
 	}
 	if err != nil {
-		return v.showForm(sentence(err.Error()))
+		return v.refused(err)
 	}
 	s.changed(q.Name)
 	said := saidOf(added)

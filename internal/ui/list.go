@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"html/template"
 	"net/url"
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hipq/hipq/activity"
@@ -62,12 +64,25 @@ func (v *view) selected(form url.Values) (s selection, err error) {
 // Narrow reports whether it selects only some of the jobs of a status.
 func (s selection) Narrow() bool { return s.Type+s.Key+s.Error+s.Fingerprint+s.Since != "" }
 
-// Remark is what a list says of a job: its error, or what it has reached.
-func (v *view) Remark(j *job.Job) string {
+// Remark is a job's error.
+func (v *view) Remark(j *job.Job) string { return map[bool]string{false: j.Error}[j.Error == job.None] }
+
+// Progress is what a live job has reached, or nil.
+func (v *view) Progress(j *job.Job) *job.Progress {
 	if p, ok := j.Reached(); ok && !j.Status.IsFinal() {
-		return p.String()
+		return &p
 	}
-	return map[bool]string{false: j.Error}[j.Error == job.None]
+	return nil
+}
+
+// When is the time that matters of a job: when it runs, has started, or has changed.
+func (v *view) When(j *job.Job) template.HTML {
+	t := j.UpdateTime
+	switch shown(j) {
+	case "due", "scheduled", "held":
+		t = j.ScheduledRunTime
+	}
+	return rel(v.Zone, v.Now, t)
 }
 
 type queuePage struct {
@@ -79,6 +94,8 @@ type queuePage struct {
 	Chart *report.QueueView
 	// Can are the actions that fit the status.
 	Can []action
+	// Matching is how many jobs match, such as "5,000+".
+	Matching string
 }
 
 // Partly reports whether the page ended before it was full.
@@ -119,6 +136,11 @@ func (s *Server) queue(v *view) error {
 		return err
 	}
 	p.Chart, p.Can = metrics.Queue(q.Name), actionsFor(sel.Status)
+	if p.Can != nil && !s.ReadOnly {
+		if p.Matching, err = v.matching(q, p); err != nil {
+			return err
+		}
+	}
 	v.Live = map[bool]string{true: q.Name}[sel.After == ""] // a page of old jobs stays as it is
 	if slices.ContainsFunc(p.Jobs, func(j *job.Job) bool { return j.State() == job.Running }) {
 		v.Every = jobPace
@@ -126,23 +148,32 @@ func (s *Server) queue(v *view) error {
 	return v.show("queue", q.Name, p)
 }
 
+// matching says how many jobs a page's filter selects, as far as they are soon counted.
+func (v *view) matching(q *queue.Queue, p queuePage) (string, error) {
+	if n := p.Tally[p.Status]; !p.Narrow() && slices.Contains(tabs, string(p.Status)) {
+		return admin.AtLeast(n, admin.TallyMost(p.Status)), nil
+	}
+	if p.After == "" && p.Next == "" {
+		return texts.Thousands(len(p.Jobs)), nil
+	}
+	n, next, err := admin.Of(q).Count(v.r.Context(), p.Filter, admin.PageOptions{Within: pageWithin, Ranges: &v.ranges})
+	return texts.Thousands(n) + map[bool]string{true: "+"}[next != ""], err
+}
+
 type failuresPage struct {
 	selection
 	Queue, State string
 	Queues       []string
-	Kinds        []failure
-	Others       int64
-	// More says that older jobs were left out. Counting says that they are counted just now.
-	More, Counting bool
+	Causes       []cause
+	// Jobs is how many jobs failed. More is how many of them the page doesn't show. Counted says that there are no others.
+	Jobs, More int64
+	Counted    bool
 }
 
-type failure struct {
-	Queue string
-	admin.Failure
-}
+type cause struct{ admin.Cause }
 
 // Spark is a chart of the last week by hours.
-func (f failure) Spark(now time.Time) string {
+func (f cause) Spark(now time.Time) string {
 	hours := make([]int64, 7*24)
 	for at, n := range f.Hours {
 		if ago := max(0, int(now.Sub(at)/time.Hour)); ago < len(hours) { // a clock may be ahead of the database's
@@ -152,13 +183,8 @@ func (f failure) Spark(now time.Time) string {
 	return report.Spark(hours)
 }
 
-// failuresAmong is how many failed jobs of a queue are grouped, and failuresWithin how long that may take. kindsMost is how many
-// kinds a page shows.
-const (
-	failuresAmong  = 5000
-	failuresWithin = 500 * time.Millisecond
-	kindsMost      = 30
-)
+// causesMost is how many causes a page shows.
+const causesMost = 30
 
 func (s *Server) failures(v *view) error {
 	form := v.r.URL.Query()
@@ -171,43 +197,26 @@ func (s *Server) failures(v *view) error {
 		return unusable("%q is not a state of failures.", p.State)
 	}
 	by := sel.Filter
-	by.Status, by.Limit = admin.Status(p.State), pageJobs
+	by.Status = admin.Status(p.State)
 	all, err := v.queues.now(v.r.Context())
 	if err != nil {
 		return err
 	}
 	asked := slices.DeleteFunc(slices.Clone(all), func(q *queue.Queue) bool { return p.Queue != "" && p.Queue != q.Name })
-	age, names := time.Duration(len(asked)+1)*groupsAge, texts.Map(asked, func(q *queue.Queue) string { return q.Name })
-	of := fmt.Sprintf("%q", []any{form, names}) // not by, whose time goes on
-	found, complete, err := s.look(v.r.Context(), of, age, func(ctx context.Context, among int, within time.Duration) (all []admin.Failures, err error) {
-		for _, q := range asked {
-			f, err := admin.Of(q).NewestFailures(ctx, by, among, within)
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, f)
-		}
-		return all, nil
-	})
+	names := texts.Map(all, func(q *queue.Queue) string { return q.Name })
+	found, err := s.look(v.r.Context(), fmt.Sprintf("%q", []any{form, names}), func() *admin.Grouping { return admin.NewGrouping(by, asked...) }) // not by, whose time goes on
 	if err != nil {
 		return err
 	}
-	p.Queues, p.Counting = texts.Map(all, func(q *queue.Queue) string { return q.Name }), !complete
-	for n, q := range asked {
-		p.More = p.More || found[n].More
-		for _, k := range found[n].Kinds {
-			p.Kinds = append(p.Kinds, failure{q.Name, k})
-		}
-		p.Others += found[n].Others
+	var causes []admin.Cause
+	causes, p.Jobs, p.Counted = found.Causes()
+	for _, c := range causes[min(len(causes), causesMost):] {
+		p.More += c.Jobs
 	}
-	slices.SortStableFunc(p.Kinds, func(a, b failure) int { return cmp.Compare(b.Jobs, a.Jobs) })
-	for _, k := range p.Kinds[min(len(p.Kinds), kindsMost):] {
-		p.Others += k.Jobs
-	}
-	p.Kinds = p.Kinds[:min(len(p.Kinds), kindsMost)]
-	v.Live, v.Pace = "*", age
-	if p.Counting {
-		v.Pace = time.Second
+	p.Queues, p.Causes = names, texts.Map(causes[:min(len(causes), causesMost)], func(c admin.Cause) cause { return cause{c} })
+	v.Live, v.Pace = "*", groupsAge
+	if !p.Counted {
+		v.Every, v.Pace = time.Second, time.Second
 	}
 	return v.show("failures", "Failures", p)
 }
@@ -215,11 +224,18 @@ func (s *Server) failures(v *view) error {
 // groups keeps failures that were grouped a moment ago, because thousands take longer than a page may.
 type groups struct {
 	mu  sync.Mutex
-	all map[string]*kept[[]admin.Failures]
+	all map[string]*group
 }
 
-// groupsAge is how long failures are kept for each queue and once more, and groupsMost for how many filters.
-const groupsAge, groupsMost = 5 * time.Second, 50
+// group is one filter's failures. now are those that are being grouped.
+type group struct {
+	kept[*admin.Grouping]
+	now atomic.Pointer[admin.Grouping]
+}
+
+// groupsAge is how long failures are kept at least, and groupsMost for how many filters. They are kept ten times as long as grouping
+// them took. groupsStep is how long one step of it takes.
+const groupsAge, groupsMost, groupsStep = 5 * time.Second, 50, 50 * time.Millisecond
 
 // forget groups all failures again, because somebody acted.
 func (g *groups) forget() {
@@ -228,29 +244,38 @@ func (g *groups) forget() {
 	g.all = nil
 }
 
-// grouper groups failures among some jobs of each queue, within a time.
-type grouper func(ctx context.Context, among int, within time.Duration) ([]admin.Failures, error)
-
-// look returns the failures that group finds. If that takes too long, it returns those that are found at once.
-func (s *Server) look(ctx context.Context, of string, age time.Duration, group grouper) (found []admin.Failures, complete bool, err error) {
+// look returns failures: all of them, or those that are grouped so far. It goes on with them behind the page.
+func (s *Server) look(ctx context.Context, of string, begin func() *admin.Grouping) (*admin.Grouping, error) {
 	g := &s.groups
 	g.mu.Lock()
 	k := g.all[of]
 	if k == nil {
 		if len(g.all) >= groupsMost || g.all == nil {
-			g.all = map[string]*kept[[]admin.Failures]{}
+			g.all = map[string]*group{}
 		}
-		k = &kept[[]admin.Failures]{ctx: s.live.ctx, then: func() { s.live.changed("failures") }, age: age}
+		k = &group{kept: kept[*admin.Grouping]{ctx: s.live.ctx, then: func() { s.live.changed("failures") }, age: groupsAge}}
+		k.now.Store(begin())
 		g.all[of] = k
 	}
 	g.mu.Unlock()
-	found, complete, err = k.within(ctx, keptWait, func(ctx context.Context) ([]admin.Failures, error) {
-		return group(ctx, failuresAmong, failuresWithin)
+	found, known, err := k.within(ctx, keptWait, func(ctx context.Context) (*admin.Grouping, error) {
+		began, now := time.Now(), begin()
+		k.now.Store(now)
+		for done := false; !done && ctx.Err() == nil; {
+			var err error
+			if done, err = now.GoOn(ctx, groupsStep); err != nil && ctx.Err() == nil {
+				return nil, err
+			}
+		}
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.age = max(groupsAge, 10*time.Since(began))
+		return now, nil
 	})
-	if !complete && err == nil {
-		found, err = group(ctx, failuresAmong/10, 0)
+	if !known {
+		return k.now.Load(), err
 	}
-	return found, complete, err
+	return found, err
 }
 
 type activityPage struct {

@@ -32,10 +32,12 @@ func (v *view) rows(queues ...*queue.Queue) (rows []queueRow, err error) {
 type overview struct {
 	Health monitor.Health
 	// Judged is when Health was true, if that is a while ago.
-	Judged    time.Time
-	Queues    []queueRow
-	Report    report.View
-	Hosts     []workers.Host
+	Judged time.Time
+	Queues []queueRow
+	Report report.View
+	Hosts  []workers.Host
+	// Last is the worker that started last; nil if none ever did.
+	Last      *workers.Row
 	Schedules []Schedule
 }
 
@@ -57,7 +59,7 @@ func (s *Server) overview(v *view) (err error) {
 	if o.Report, err = s.metrics.now(v.r.Context()); err != nil {
 		return err
 	}
-	if o.Hosts, err = workers.New(v.DB).Hosts(v.r.Context()); err != nil {
+	if o.Hosts, o.Last, err = v.hosts(); err != nil {
 		return err
 	}
 	if o.Schedules, err = s.Schedules(v.r.Context()); err != nil {
@@ -114,13 +116,10 @@ type workersPage struct {
 
 func (s *Server) workers(v *view) (err error) {
 	var p workersPage
-	if p.Hosts, err = workers.New(v.DB).Hosts(v.r.Context()); err != nil {
+	if p.Hosts, p.Last, err = v.hosts(); err != nil {
 		return err
 	}
 	if p.Clock, err = v.DB.SQL.Clock(v.r.Context()); err != nil {
-		return err
-	}
-	if p.Last, err = workers.New(v.DB).Last(v.r.Context()); err != nil {
 		return err
 	}
 	metrics, err := s.metrics.now(v.r.Context())
@@ -157,12 +156,8 @@ func (s *Server) schedules(v *view) error {
 
 // Of writes the number of jobs of a status; empty if there is none.
 func (q queueRow) Of(status string) string {
-	n, most := q.Tally[admin.Status(status)], admin.TallyMost(admin.Status(status))
-	switch n {
-	case 0:
-		return ""
-	case most:
-		return texts.Thousands(n) + "+"
+	if n := q.Tally[admin.Status(status)]; n > 0 {
+		return admin.AtLeast(n, admin.TallyMost(admin.Status(status)))
 	}
-	return texts.Thousands(n)
+	return ""
 }

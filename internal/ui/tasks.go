@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,18 +28,25 @@ type task struct {
 	action
 	selection
 	ID string // of no other task, also after a restart: a button must not do what another one asked
-	// IDs are the jobs; All says that they are all that matched when somebody looked.
-	IDs   []int64
+	// All says that the jobs are all that matched when somebody looked.
 	All   bool
 	Total int64
 	Back  string
-	queue *queue.Queue
+	parts []part
 	begun atomic.Bool
 	ended chan struct{}
+	// Example is the error of one of the jobs; empty if they have none.
+	Example string
 
 	mu               sync.Mutex
 	changed, refused int
 	first, err       error
+}
+
+// part has the jobs of one queue.
+type part struct {
+	*queue.Queue
+	ids []int64
 }
 
 // batch is how many jobs one transaction changes, for which workers may have to wait.
@@ -50,7 +58,10 @@ const tasksKept = 50
 func (k *tasks) add(t *task) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	t.ID, t.ended, t.Total = rand.Text(), make(chan struct{}), int64(len(t.IDs))
+	t.ID, t.ended = rand.Text(), make(chan struct{})
+	for _, p := range t.parts {
+		t.Total += int64(len(p.ids))
+	}
 	if n := slices.IndexFunc(k.all, func(t *task) bool { return !t.begun.Load() || t.Over() }); n >= 0 && len(k.all) >= tasksKept {
 		k.all = slices.Delete(k.all, n, n+1)
 	}
@@ -62,12 +73,13 @@ func (s *Server) begin(v *view, t *task) error {
 	if who := v.who(); !t.begun.Swap(true) { // a form may be sent twice
 		go func() {
 			defer close(t.ended)
-			t.run(s.live.ctx, admin.Of(t.queue).By(who))
-			s.health.forget()
-			s.changed(touched(t.Queue(), t.IDs)...)
-			if t.All { // they may be many
-				t.IDs = nil
+			var news []string
+			for _, p := range t.parts {
+				t.run(s.live.ctx, admin.Of(p.Queue).By(who).Among(int(t.Total)), p.ids)
+				news = append(news, touched(p.Name, p.ids)...)
 			}
+			s.health.forget()
+			s.changed(news...)
 		}()
 	}
 	if t.wait(2 * time.Second) {
@@ -76,15 +88,30 @@ func (s *Server) begin(v *view, t *task) error {
 	return v.back(nil, fmt.Sprint("/tasks/", t.ID), "")
 }
 
-// Queue is the queue's name.
-func (t *task) Queue() string { return t.queue.Name }
+// Queue has the names of the queues.
+func (t *task) Queue() string {
+	names := texts.Map(t.parts, func(p part) string { return p.Name })
+	slices.Sort(names)
+	return strings.Join(slices.Compact(names), ", ")
+}
 
-func (t *task) run(ctx context.Context, q *admin.Queue) {
+// Jobs are the pages of the jobs.
+func (t *task) Jobs() (pages []string) {
+	for _, p := range t.parts {
+		pages = append(pages, texts.Map(p.ids, func(id int64) string { return fmt.Sprintf("/queues/%s/jobs/%d", p.Name, id) })...)
+	}
+	return pages
+}
+
+func (t *task) run(ctx context.Context, q *admin.Queue, ids []int64) {
 	size := batch
 	if t.alone {
 		size = 1
 	}
-	for some := range slices.Chunk(t.IDs, size) {
+	for some := range slices.Chunk(ids, size) {
+		if t.err != nil { // which only this goroutine sets
+			return
+		}
 		err := t.do(q, ctx, some...)
 		t.mu.Lock()
 		refused, ok := errors.AsType[admin.Refused](err)
@@ -106,9 +133,6 @@ func (t *task) run(ctx context.Context, q *admin.Queue) {
 			t.err = err
 		}
 		t.mu.Unlock()
-		if t.err != nil { // which only this goroutine sets
-			return
-		}
 	}
 }
 

@@ -3,12 +3,18 @@
 package ui
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"embed"
+	"fmt"
 	"html/template"
+	"io/fs"
 	"net/http"
 	"os"
+	"path"
 	"strings"
 	"sync"
 	"time"
@@ -64,6 +70,8 @@ type Options struct {
 	Token string
 	// UserHeader is the header with the person's name that a proxy sets.
 	UserHeader string
+	// Base is where a proxy has the pages, such as "/hipq"; empty for a host of their own.
+	Base string
 	// Port is the port at which the server listens; empty for a socket.
 	Port string
 }
@@ -80,7 +88,9 @@ type Server struct {
 	queues  kept[[]*queue.Queue]
 	health  kept[monitor.Health]
 	metrics kept[report.View]
-	groups  groups
+	// alive is whether the database answers.
+	alive  kept[time.Time]
+	groups groups
 	// types has the job types of each queue, because each of them costs a statement.
 	types sync.Map
 	// file is what File was at the beginning.
@@ -93,6 +103,7 @@ func New(ctx context.Context, i Instance, o Options) *Server {
 	s.door = &door{Options: o, cookie: "hipq-" + rand.Text()[:8], session: rand.Text()}
 	s.file, _ = os.Stat(i.File)
 	s.live = &live{ctx: ctx, log: activity.New(i.DB), pages: map[chan news]bool{}}
+	s.alive = kept[time.Time]{get: i.DB.SQL.Clock, age: time.Second, ctx: ctx}
 	s.health = kept[monitor.Health]{get: i.Health, age: 20 * time.Second, ctx: ctx, then: func() { s.live.changed("health") }}
 	s.metrics = kept[report.View]{get: i.Report, age: time.Minute, ctx: ctx, then: func() { s.live.changed("metrics") }}
 	go func() { // so that the first page waits less
@@ -114,7 +125,10 @@ func (s *Server) Handler() http.Handler {
 	page("GET /queues/{queue}", s.queue)
 	page("GET /queues/{queue}/jobs/{id}", s.job)
 	page("GET /queues/{queue}/jobs/{id}/{text}", s.download)
+	page("GET /queues/{queue}/types", s.typePage)
 	page("GET /failures", s.failures)
+	page("GET /find", s.find)
+	page("GET /wall", s.wall)
 	page("GET /schedules", s.schedules)
 	page("GET /workers", s.workers)
 	page("GET /activity", s.activity)
@@ -135,13 +149,35 @@ func (s *Server) Handler() http.Handler {
 		})
 	}
 	act("POST /queues/{queue}/jobs", s.changeJobs)
+	act("POST /failures", s.changeFailures)
 	act("POST /tasks/{id}", s.task(s.begin))
 	act("POST /queues/{queue}/pause", s.pauseQueue)
 	act("POST /schedules/{name}", s.changeSchedule)
 	act("POST /enqueue", s.enqueue)
 	mux.HandleFunc("GET /events", s.live.serve)
 	mux.HandleFunc("GET /files/{name}", serveFile)
-	return s.door.guard(mux)
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) {
+		if _, err := s.alive.now(r.Context()); err != nil {
+			http.Error(w, "The database doesn't answer.", http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = w.Write([]byte("ok\n"))
+	})
+	inside := s.door.guard(mux)
+	if s.Base == "" {
+		return inside
+	}
+	under := http.StripPrefix(s.Base, inside)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case strings.HasPrefix(r.URL.Path, s.Base+"/"):
+			under.ServeHTTP(w, r)
+		case r.URL.Path == s.Base:
+			http.Redirect(w, r, s.Base+"/", http.StatusSeeOther)
+		default: // the proxy has taken the prefix away
+			inside.ServeHTTP(w, r)
+		}
+	})
 }
 
 //go:embed files
@@ -149,21 +185,56 @@ var files embed.FS
 
 var templates = sync.OnceValue(func() *template.Template {
 	return template.Must(report.Templates().Funcs(template.FuncMap{
-		"ago": ago, "datetime": datetime, "list": func(all ...any) []any { return all }, "query": query, "shown": shown, "span": texts.Duration, "word": word,
+		"called": called, "causes": func(n int64, done bool) string { return texts.Thousands(n) + map[bool]string{false: "+"}[done] }, "datetime": datetime, "rel": rel, "list": list, "query": query, "shown": shown, "span": texts.Duration, "word": word,
 	}).ParseFS(files, "files/*.html"))
+})
+
+// tag is a new one for each version of the files.
+var tag = sync.OnceValue(func() string {
+	sum := sha256.New()
+	_ = fs.WalkDir(files, "files", func(path string, d fs.DirEntry, _ error) error {
+		text, _ := files.ReadFile(path)
+		sum.Write(text)
+		return nil
+	})
+	_ = templates().ExecuteTemplate(sum, "page.css", nil)
+	return fmt.Sprintf(`"%x"`, sum.Sum(nil)[:12])
 })
 
 func serveFile(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
-	w.Header().Set("Cache-Control", "no-cache")
+	text, err := files.ReadFile("files/" + name)
 	if name == "report.css" {
-		w.Header().Set("Content-Type", "text/css; charset=utf-8")
-		_ = templates().ExecuteTemplate(w, "page.css", nil) // a browser that is gone needs none
-		return
+		var b bytes.Buffer
+		err = templates().ExecuteTemplate(&b, "page.css", nil)
+		text = b.Bytes()
 	}
-	if strings.HasSuffix(name, ".html") {
+	if err != nil || strings.HasSuffix(name, ".html") {
 		http.NotFound(w, r)
 		return
 	}
-	http.ServeFileFS(w, r, files, "files/"+name)
+	h := w.Header()
+	h.Set("Cache-Control", "no-cache")
+	h.Set("ETag", tag())
+	h.Set("Content-Type", map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}[path.Ext(name)])
+	if r.Header.Get("If-None-Match") == tag() {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	send(w, r, http.StatusOK, text)
+}
+
+// send answers with a text, compressed if the browser takes that.
+func send(w http.ResponseWriter, r *http.Request, status int, text []byte) {
+	w.Header().Add("Vary", "Accept-Encoding")
+	if len(text) < 1400 || !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		w.WriteHeader(status)
+		_, _ = w.Write(text) // a browser that is gone needs none
+		return
+	}
+	w.Header().Set("Content-Encoding", "gzip")
+	w.WriteHeader(status)
+	z := gzip.NewWriter(w)
+	_, _ = z.Write(text)
+	_ = z.Close()
 }

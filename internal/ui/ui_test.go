@@ -133,7 +133,7 @@ func (d *desk) get(path string) answer { d.t.Helper(); return d.do(http.MethodGe
 // enter lets the browser in.
 func (d *desk) enter() *desk {
 	d.t.Helper()
-	dbtest.Same(d.t, d.get("/?token="+d.token).StatusCode, http.StatusOK)
+	dbtest.Same(d.t, d.get("/?token="+d.token).StatusCode, http.StatusSeeOther)
 	return d
 }
 
@@ -180,12 +180,12 @@ func (d *desk) fail(text string, ids ...int64) {
 func TestDoor(t *testing.T) {
 	t.Parallel()
 	d := open(t, ui.Options{})
-	for _, path := range []string{"/", "/queues/emails", "/events", "/files/ui.js", "/queues/emails/jobs/1/data", "/?token=", "/?token=t0ke", "/?token=t0ken2"} {
+	for _, path := range []string{"/", "/queues/emails", "/events", "/queues/emails/jobs/1/data", "/?token=", "/?token=t0ke", "/?token=t0ken2"} {
 		a := d.get(path)
-		dbtest.Same(t, a.StatusCode, http.StatusForbidden, path)
-		dbtest.Ensure(t, !strings.Contains(a.text, "emails"), "%s: %s", path, a.text)
+		dbtest.Same(t, a.StatusCode, http.StatusUnauthorized, path)
+		dbtest.Ensure(t, !strings.Contains(a.text, "emails") && strings.Contains(a.text, "<h2>What to do</h2>"), "%s: %s", path, a.text)
 	}
-	dbtest.Same(t, d.do(http.MethodPost, "/enqueue", url.Values{"token": {d.token}}).StatusCode, http.StatusForbidden, "a token in a form")
+	dbtest.Same(t, d.do(http.MethodPost, "/enqueue", url.Values{"token": {d.token}}).StatusCode, http.StatusUnauthorized, "a token in a form")
 	d.enter()
 	a := d.get("/")
 	dbtest.Same(t, a.StatusCode, http.StatusOK)
@@ -199,13 +199,14 @@ func TestDoor(t *testing.T) {
 
 	// somebody else replays the token, or guesses
 	d.Client = browser(t)
-	dbtest.Same(t, d.get("/?token="+d.token).StatusCode, http.StatusForbidden, "replayed")
+	dbtest.Same(t, d.get("/?token="+d.token).StatusCode, http.StatusUnauthorized, "replayed")
 	d = open(t, ui.Options{})
-	for range 5 {
-		dbtest.Same(t, d.get("/?token=guess").StatusCode, http.StatusForbidden)
+	for range 20 {
+		dbtest.Same(t, d.get("/?token=guess").StatusCode, http.StatusUnauthorized)
 	}
-	dbtest.Same(t, d.get("/?token=guess").StatusCode, http.StatusTooManyRequests)
-	dbtest.Same(t, d.get("/?token="+d.token).StatusCode, http.StatusTooManyRequests, "the right token")
+	entered := d.get("/queues/emails?token=" + d.token)
+	dbtest.Same(t, entered.StatusCode, http.StatusSeeOther, "the right token after wrong ones")
+	dbtest.Same(t, entered.Header.Get("Location"), "/queues/emails", "one comes to the page that one asked for")
 }
 
 func TestCookie(t *testing.T) {
@@ -213,7 +214,7 @@ func TestCookie(t *testing.T) {
 	d := open(t, ui.Options{})
 	a := d.get("/?token=" + d.token)
 	c := a.Cookies()[0]
-	dbtest.Ensure(t, c.HttpOnly && c.SameSite == http.SameSiteStrictMode && c.Path == "/" && len(c.Value) >= 26, "%v", c)
+	dbtest.Ensure(t, c.HttpOnly && c.SameSite == http.SameSiteLaxMode && c.Path == "/" && len(c.Value) >= 26, "%v", c)
 	other := open(t, ui.Options{}) // cookies don't know ports
 	other.Jar = d.Jar
 	other.enter()
@@ -235,7 +236,7 @@ func TestCookie(t *testing.T) {
 	r.AddCookie(&http.Cookie{Name: c.Name, Value: c.Value[:len(c.Value)-1]})
 	wrong := dbtest.Must(http.DefaultClient.Do(r))(t)
 	dbtest.OK(t, wrong.Body.Close())
-	dbtest.Same(t, wrong.StatusCode, http.StatusForbidden)
+	dbtest.Same(t, wrong.StatusCode, http.StatusUnauthorized)
 }
 
 func TestOtherOrigins(t *testing.T) {
@@ -262,7 +263,7 @@ func TestOtherOrigins(t *testing.T) {
 	dbtest.Same(t, d.said(d.do(http.MethodPost, task, form, "Origin", d.url)), "1 job of emails was cancelled.")
 	dbtest.Same(t, d.said(d.do(http.MethodPost, task, form)), "1 job of emails was cancelled.", "sent twice")
 	d.Client = browser(t)
-	dbtest.Same(t, d.do(http.MethodPost, task, form, "Origin", d.url).StatusCode, http.StatusForbidden, "without a cookie")
+	dbtest.Same(t, d.do(http.MethodPost, task, form, "Origin", d.url).StatusCode, http.StatusUnauthorized, "without a cookie")
 }
 
 // TestHosts: a name that somebody lets lead to this host opens nothing (DNS rebinding), with the token or the proxy's header.
@@ -394,7 +395,7 @@ func TestProxy(t *testing.T) {
 		}
 		return nil
 	}))
-	dbtest.Same(t, strings.Join(by, "\n"), fmt.Sprintf("cancelled %d by ada <b>\nadded %d by ada <b>\nadded %d by ada <b>", ids[0], ids[1]+1, ids[1]+2))
+	dbtest.Same(t, strings.Join(by, "\n"), fmt.Sprintf("cancelled %d by ada <b>\nadded %d by ada <b>\nretried %d by ada <b>\nadded %d by ada <b>", ids[0], ids[1]+1, ids[1], ids[1]+2))
 }
 
 func TestNoSuchThing(t *testing.T) {
@@ -409,7 +410,7 @@ func TestNoSuchThing(t *testing.T) {
 		"/queues/emails?status=due&after=%27/1": 400, "/queues/emails?fingerprint=zz": 400, "/queues/emails?since=soon": 400, "/queues/emails?since=2h": 200,
 		"/queues/emails?type=%27%22%3E": 200, "/queues/emails?text=%25_%27": 200, "/queues/emails?key=%00": 200, "/queues/%00": 404,
 		"/failures?state=finished": 400, "/failures?queue=none": 200, "/failures?since=x": 400, "/activity?job=x": 400, "/activity?before=x": 400, "/activity?state=odd": 400,
-		"/activity?queue=none": 200, "/tasks/1": 404, "/tasks/x": 404, "/files/none": 404, "/files/job.html": 404, "/files/..%2fui.go": 400, "/files/ui.js": 200, "/files/report.css": 200, "/files/": 404,
+		"/activity?queue=none": 200, "/tasks/1": 404, "/tasks/x": 404, "/files/none": 404, "/files/job.html": 404, "/files/..%2fui.go": 404, "/files/ui.js": 200, "/files/report.css": 200, "/files/": 404,
 		"/schedules": 200, "/workers": 200, "/metrics": 200, "/enqueue": 200, "/enqueue?queue=none&type=%3Cb%3E": 200, "/failures": 200, "/activity": 200,
 	} {
 		a := d.get(path)
@@ -435,7 +436,7 @@ func TestNoSuchThing(t *testing.T) {
 		dbtest.Same(t, d.do(http.MethodPost, path, url.Values{"do": {"cancel"}, "id": {"1"}}).StatusCode, http.StatusNotFound, path)
 	}
 	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete} {
-		dbtest.Same(t, d.do(method, "/failures", url.Values{}).StatusCode, http.StatusMethodNotAllowed, method)
+		dbtest.Same(t, d.do(method, "/activity", url.Values{}).StatusCode, http.StatusMethodNotAllowed, method)
 	}
 }
 
@@ -532,6 +533,9 @@ func TestEnqueue(t *testing.T) {
 	dbtest.Ensure(t, j.Key == "k" && j.Data == `{"a": 1}` && j.Priority == 7 && j.ScheduledRunTime.Year() == 2100, "%+v", j)
 	dbtest.Same(t, d.said(d.do(http.MethodPost, "/enqueue", form)), "Job 1 has this type and key, and is not final. Nothing was added.")
 	other := url.Values{"queue": {"emails"}, "type": {"other"}}
+	a = d.do(http.MethodPost, "/enqueue", other)
+	dbtest.Ensure(t, a.StatusCode == http.StatusUnprocessableEntity && strings.Contains(a.text, "known are: send.") && strings.Contains(a.text, `name="anyway"`), "a misspelt type: %d %s", a.StatusCode, a.text)
+	other.Set("anyway", "1")
 	dbtest.Same(t, d.said(d.do(http.MethodPost, "/enqueue", other)), "Job 2 was added. This config has no handler for its type.")
 	for name, value := range map[string]string{"priority": "high", "at": "whenever", "type": "", "on-duplicate": "error", "key": strings.Repeat("k", 300), "data": strings.Repeat("x", job.MaxDataBytes+1)} {
 		wrong := url.Values{"queue": {"emails"}, "type": {"send"}, "key": {"k"}, "data": {"<typed>"}}
@@ -648,4 +652,79 @@ func TestPages(t *testing.T) {
 		_, err := admin.Of(q).Page(t.Context(), admin.Filter{Status: admin.Due, Limit: 1}, admin.PageOptions{After: "x"})
 		dbtest.Ensure(t, errors.Is(err, admin.ErrPage), "%v", err)
 	})
+}
+
+// TestBase: a proxy has the pages below a path, whether or not it takes the path away. Anybody may ask whether the database answers.
+func TestBase(t *testing.T) {
+	t.Parallel()
+	d := open(t, ui.Options{Base: "/ops/hipq"})
+	for _, path := range []string{"/healthz", "/ops/hipq/healthz"} {
+		dbtest.Same(t, d.get(path).text, "ok\n")
+	}
+	dbtest.Same(t, d.get("/ops/hipq").Header.Get("Location"), "/ops/hipq/")
+	entered := d.get("/ops/hipq/queues/emails?token=" + d.token)
+	dbtest.Ensure(t, entered.Header.Get("Location") == "/ops/hipq/queues/emails" && entered.Cookies()[0].Path == "/ops/hipq/", "%v", entered.Header)
+	d.add(job.Params{Type: "send", Data: `{"a": "href=\"/x\""}`})
+	for _, path := range []string{"/", "/queues/emails?status=due", "/queues/emails/jobs/1", "/failures", "/enqueue", "/find?q=x", "/queues/emails/types?type=send"} {
+		a := d.get("/ops/hipq" + path)
+		dbtest.Same(t, a.StatusCode, http.StatusOK, path)
+		wrong := regexp.MustCompile(`\b(?:href|src|action|formaction|data-copy)="/[^"]*"`).FindAllString(a.text, -1)
+		dbtest.Ensure(t, len(wrong) > 5, "%s has links", path)
+		dbtest.Ensure(t, !slices.ContainsFunc(wrong, func(link string) bool { return !strings.Contains(link, `="/ops/hipq/`) }), "%s: %s", path, wrong)
+	}
+	asked := d.do(http.MethodPost, "/ops/hipq/queues/emails/jobs", url.Values{"do": {"cancel"}, "id": {"1"}, "back": {"/queues/emails"}})
+	task := asked.Header.Get("Location")
+	dbtest.Ensure(t, strings.HasPrefix(task, "/ops/hipq/tasks/"), "%s", task)
+	dbtest.Same(t, d.do(http.MethodPost, task, url.Values{}).Header.Get("Location"), "/ops/hipq/queues/emails")
+	dbtest.OK(t, d.db.Close())
+	dbtest.Same(t, open(t, ui.Options{}).get("/healthz").StatusCode, http.StatusOK)
+	time.Sleep(1100 * time.Millisecond)
+	dbtest.Same(t, d.get("/healthz").StatusCode, http.StatusServiceUnavailable, "without a database")
+}
+
+// TestSmallPages: pages are compressed, and a file is sent once.
+func TestSmallPages(t *testing.T) {
+	t.Parallel()
+	d := open(t, ui.Options{}).enter()
+	r := dbtest.Must(http.NewRequestWithContext(t.Context(), http.MethodGet, d.url+"/files/ui.js", nil))(t)
+	a := dbtest.Must(http.DefaultClient.Do(r))(t) // which asks for gzip, and needs no cookie
+	dbtest.OK(t, a.Body.Close())
+	dbtest.Ensure(t, a.Uncompressed && a.StatusCode == http.StatusOK, "%v", a.Header)
+	dbtest.Same(t, d.do(http.MethodGet, "/files/ui.js", nil, "If-None-Match", a.Header.Get("ETag")).StatusCode, http.StatusNotModified)
+	page := d.do(http.MethodGet, "/enqueue", nil, "Accept-Encoding", "gzip")
+	dbtest.Ensure(t, page.Header.Get("Content-Encoding") == "gzip" && strings.HasPrefix(page.text, "\x1f\x8b"), "%v", page.Header)
+}
+
+// TestFind: a text in the data of any job is found, and what the search has passed is told.
+func TestFind(t *testing.T) {
+	t.Parallel()
+	d := open(t, ui.Options{}).enter()
+	ids := d.add(job.Params{Type: "send", Key: "order-7", Data: `{"to": "ann@example.org"}`}, job.Params{Type: "send", Key: "order-8"})
+	d.fail("554 relay access denied", ids[1])
+	for text, want := range map[string]string{"ann@example.org": "order-7", "order-8": "order-8", "relay": "order-8", "emails/1": "order-7", "1": "order-7"} {
+		page := d.get("/find?" + url.Values{"q": {text}}.Encode()).text
+		dbtest.Ensure(t, strings.Contains(page, "<bdi>"+want+"</bdi></a>") && strings.Contains(page, "that was all.") && strings.HasSuffix(strings.TrimSpace(page), "</html>"), "%s: %s", text, page)
+	}
+	none := d.get("/find?q=nobody").text
+	dbtest.Ensure(t, strings.Contains(none, "0 jobs found among 2: that was all."), "%s", none)
+	dbtest.Ensure(t, strings.Contains(d.get("/find").text, "Type an id"), "an empty search")
+}
+
+// TestCauses: one cause of two types is one card, and one question with the error.
+func TestCauses(t *testing.T) {
+	t.Parallel()
+	d := open(t, ui.Options{}).enter()
+	d.fail("send: 554 relay access denied", d.add(job.Params{Type: "send"}, job.Params{Type: "send"})...)
+	d.fail("digest: 554 relay access denied", d.add(job.Params{Type: "digest"})...)
+	page := d.get("/failures").text
+	dbtest.Same(t, strings.Count(page, "<article"), 1, "cards")
+	dbtest.Ensure(t, strings.Contains(page, "3 jobs</span>") && strings.Contains(page, "Retry 3 jobs"), "%s", page)
+	form := url.Values{"do": {"retry"}, "status": {"failed"}}
+	for _, m := range regexp.MustCompile(`name="kind" value="([^"]*)"`).FindAllStringSubmatch(page, -1) {
+		form.Add("kind", html.UnescapeString(m[1]))
+	}
+	task := d.do(http.MethodPost, "/failures", form).Header.Get("Location")
+	asked := d.get(task).text
+	dbtest.Ensure(t, strings.Contains(asked, "Retry 3 jobs of emails?") && strings.Contains(asked, "554 relay access denied") && strings.Contains(asked, "you can cancel them"), "%s", asked)
+	dbtest.Same(t, d.said(d.do(http.MethodPost, task, url.Values{})), "3 jobs of emails were retried.")
 }

@@ -21,10 +21,12 @@ import (
 // view is one request and what its page shows.
 type view struct {
 	*Server
-	r    *http.Request
-	w    http.ResponseWriter
-	Now  time.Time
-	User string
+	r *http.Request
+	// asked is the request without the time limit.
+	asked *http.Request
+	w     http.ResponseWriter
+	Now   time.Time
+	User  string
 	// Title and Page name the page. Live says what it shows: it is fetched again when that has changed.
 	Title, Page, Live string
 	// Every is how often the page is also fetched without a change; 0 means seldom.
@@ -66,7 +68,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, f func(*view) err
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
 	v := &view{
-		Server: s, r: r.WithContext(ctx), w: w, status: http.StatusOK, Now: time.Now(), Pace: pace, User: r.Header.Get(s.UserHeader),
+		Server: s, r: r.WithContext(ctx), asked: r, w: w, status: http.StatusOK, Now: time.Now(), Pace: pace, User: r.Header.Get(s.UserHeader),
 		Said: s.door.said(w, r), Seen: s.live.seen(),
 	}
 	err := s.fileGone()
@@ -113,16 +115,26 @@ func (v *view) show(page, title string, data any) error {
 		return fmt.Errorf("make the page %s: %w", v.Page, err)
 	}
 	v.w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	v.w.WriteHeader(v.status)
-	text, shown := b.String(), 0
-	b.Reset()
+	send(v.w, v.r, v.status, v.finished(b.String()))
+	return nil
+}
+
+// finished is a page with hidden characters made visible, and links that have the base path.
+func (v *view) finished(text string) []byte {
+	var b bytes.Buffer
+	shown := 0
 	for _, at := range append(field().FindAllStringIndex(text, -1), []int{len(text), len(text)}) {
 		b.WriteString(texts.Visible(text[shown:at[0]]) + text[at[0]:at[1]])
 		shown = at[1]
 	}
-	_, _ = v.w.Write(b.Bytes()) // a browser that is gone needs no page
-	return nil
+	if v.Base == "" {
+		return b.Bytes()
+	}
+	return links().ReplaceAll(b.Bytes(), []byte("${1}"+v.Base+"/"))
 }
+
+// links finds addresses of this server. Texts have no quotes, because templates escape them.
+var links = texts.Pattern(`(\b(?:href|src|action|formaction|data-copy)=")/`)
 
 // field finds what a form sends back, which stays as it is.
 var field = texts.Pattern(`value="[^"]*"|<textarea[^<]*`)
@@ -137,9 +149,9 @@ func (v *view) back(err error, to, said string) error {
 	}
 	http.SetCookie(v.w, &http.Cookie{
 		Name: v.door.cookie + "-said", Value: url.QueryEscape(texts.Clip(said, saidBytes)),
-		Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, MaxAge: 30,
+		Path: v.Base + "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, MaxAge: 30,
 	})
-	http.Redirect(v.w, v.r, to, http.StatusSeeOther)
+	http.Redirect(v.w, v.r, v.Base+to, http.StatusSeeOther)
 	return nil
 }
 
@@ -150,7 +162,7 @@ func (d *door) said(w http.ResponseWriter, r *http.Request) string {
 	if err != nil || c.Value == "" || r.Method != http.MethodGet || r.Header.Get("X-Live") != "" { // another page that renews itself leaves it
 		return ""
 	}
-	http.SetCookie(w, &http.Cookie{Name: name, Path: "/", MaxAge: -1})
+	http.SetCookie(w, &http.Cookie{Name: name, Path: d.Base + "/", MaxAge: -1})
 	text, _ := url.QueryUnescape(c.Value)
 	return text
 }

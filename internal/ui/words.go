@@ -17,27 +17,43 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// ago says how long ago a time was, or in how long it will be.
+// ago says how long ago a time was, or in how long it will be, in its largest unit.
 func ago(now, t time.Time) string {
-	switch d := now.Sub(t); {
+	d := now.Sub(t).Round(time.Second)
+	unit := time.Second
+	for _, u := range []time.Duration{time.Minute, time.Hour, 24 * time.Hour} {
+		if d.Abs() >= u {
+			unit = u
+		}
+	}
+	switch said := texts.Duration(d.Abs().Truncate(unit)); {
 	case t.IsZero():
 		return "–"
-	case d < time.Second && d > -time.Second:
+	case d == 0:
 		return "now"
 	case d < 0:
-		return "in " + texts.Duration((-d).Round(time.Second))
+		return "in " + said
 	default:
-		return texts.Duration(d.Round(time.Second)) + " ago"
+		return said + " ago"
 	}
 }
 
-// datetime is a time in the zone of the config. A script shows it in the reader's zone; the title is UTC.
+// datetime is a time in the zone of the config; the title has the year, milliseconds and UTC.
 func datetime(zone *time.Location, t time.Time) template.HTML {
+	return timed(zone, t, "", t.In(zone).Format("2 Jan 15:04:05"))
+}
+
+// rel is a time as ago says it; the title is exact. A script goes on with it.
+func rel(zone *time.Location, now, t time.Time) template.HTML {
+	return timed(zone, t, ` class="rel"`, ago(now, t))
+}
+
+func timed(zone *time.Location, t time.Time, class, said string) template.HTML {
 	if t.IsZero() {
 		return "–"
 	}
-	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%s UTC">%s</time>`, //nolint:gosec // of numbers only
-		t.UTC().Format(time.RFC3339Nano), t.UTC().Format("2006-01-02 15:04:05.000"), t.In(zone).Format("2 Jan 15:04:05")))
+	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%s (%s UTC)"%s>%s</time>`, //nolint:gosec // of numbers only
+		t.UTC().Format(time.RFC3339Nano), t.In(zone).Format("Mon 2 Jan 2006 15:04:05.000"), t.UTC().Format("15:04:05"), class, said))
 }
 
 // shown is a job's status by the names of the tabs.
@@ -73,6 +89,14 @@ func word(text string) string {
 		return "–"
 	}
 	return texts.Clip(text, 512)
+}
+
+// called is what a list calls a job: its key, or its number.
+func called(key string, id int64) string {
+	if key == "" || key == job.None {
+		return fmt.Sprint("job ", id)
+	}
+	return texts.Clip(key, 80)
 }
 
 // query is a query string of names and values in turn; empty values are left out.

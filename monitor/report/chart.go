@@ -88,7 +88,7 @@ func (w week) days() (days []day) {
 		t := w.hour(x)
 		if t.Hour() == 0 || x > 0 && w.hour(x-1).YearDay() != t.YearDay() {
 			left := short(100*float64(x)/float64(len(w.hours))) + "%"
-			days = append(days, day{X: x, Left: left, Named: x*100 < len(w.hours)*94, Name: t.Format("Mon"), Date: t.Format("2")})
+			days = append(days, day{X: x, Left: left, Named: x*100 < len(w.hours)*94 && (len(w.hours) < 15*24 || t.Weekday() == time.Monday), Name: t.Format("Mon"), Date: t.Format("2")})
 		}
 	}
 	return days
@@ -196,11 +196,15 @@ func (w week) slots() (slots []slot) {
 				said = append(said, texts.Thousands(n.n)+" "+n.what)
 			}
 		}
-		if h.Wait.P95MS != nil {
-			said = append(said, "p95 of wait "+duration(*h.Wait.P95MS))
-		}
-		if h.Run.P95MS != nil {
-			said = append(said, "p95 of run "+duration(*h.Run.P95MS))
+		for _, t := range []struct {
+			monitor.Times
+			what string
+		}{{h.Wait, "wait"}, {h.Run, "run"}} {
+			if t.P50MS != nil && t.P95MS != nil && *t.P50MS != *t.P95MS {
+				said = append(said, fmt.Sprintf("%s p50 %s, p95 %s", t.what, duration(*t.P50MS), duration(*t.P95MS)))
+			} else if t.P95MS != nil {
+				said = append(said, "p95 of "+t.what+" "+duration(*t.P95MS))
+			}
 		}
 		if missed[x] {
 			said = []string{"not aggregated"}

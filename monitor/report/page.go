@@ -194,6 +194,12 @@ func (v View) Queues() (queues []QueueView) {
 	return queues
 }
 
+// TypeView has a chart of hours of a job type, which begin at a time; Chart is nil if nothing happened.
+func (v View) TypeView(name string, from time.Time, hours []monitor.QueueHour) *QueueView {
+	missing := slices.DeleteFunc(slices.Clone(v.Missing), func(t time.Time) bool { return t.Before(from) })
+	return &QueueView{Name: name, Chart: week{from: from, zone: v.Zone, hours: hours, missing: missing}.chart()}
+}
+
 // Section is the id of the page's section about a finding; empty if there is none.
 func (v View) Section(f monitor.Finding) string {
 	if f.Queue == nil {

@@ -346,7 +346,7 @@ func (b *tab) look(width int64, scheme string) {
 }
 
 const sideways = `[document.documentElement.scrollWidth - document.documentElement.clientWidth].concat(
-	[...document.querySelectorAll("body *")].filter(e => e.getBoundingClientRect().right > document.documentElement.clientWidth + 1 && !e.closest(".wide, pre, .skip, .tabs")).slice(0, 3).map(e => e.outerHTML.slice(0, 150)))`
+	[...document.querySelectorAll("body *")].filter(e => e.getBoundingClientRect().right > document.documentElement.clientWidth + 1 && !e.closest(".wide, pre, .skip, nav")).slice(0, 3).map(e => e.outerHTML.slice(0, 150)))`
 
 const judge = `axe.run({ resultTypes: ["violations"], runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"] })
 	.then(r => r.violations.map(v => v.impact + ": " + v.help + ": " + v.nodes.slice(0, 3).map(n => n.html.slice(0, 200) + " " + n.any.map(a => a.message).join(" ")).join(" | ")))`

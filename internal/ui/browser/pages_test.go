@@ -21,7 +21,7 @@ const nasty = "</pre></bdi></style></title></svg><script>document.title='owned'<
 var pages = []string{
 	"/", "/queues/emails", "/queues/emails?status=due", "/queues/emails?status=scheduled", "/queues/emails?status=running", "/queues/emails?status=failed",
 	"/queues/emails?status=finished&type=send&text=x&since=2h&sort=oldest", "/failures", "/failures?state=retry", "/failures?state=closed", "/schedules", "/workers",
-	"/activity", "/activity?state=failed&text=nothing", "/metrics", "/enqueue", "/nowhere", "/queues/emails?status=odd",
+	"/activity", "/activity?state=failed&text=nothing", "/metrics", "/wall", "/find?q=nothing", "/queues/emails/types?type=send", "/enqueue", "/nowhere", "/queues/emails?status=odd",
 }
 
 // visit checks pages as a person in the office and one on the way see them.
@@ -106,7 +106,8 @@ func TestBusyPages(t *testing.T) {
 	b.visitPhone(s, "busy", s.jobsOf()...)
 	b.look(1400, "dark")
 	b.open(s.base + "/queues/emails?status=failed")
-	b.click("Retry all failed")
+	value[int](b, `document.querySelector(".chooser [name=all]").click(), 0`)
+	b.click("Retry")
 	b.waitFor("Retry 12 jobs of emails?")
 	b.check("the question")
 	b.look(390, "light")

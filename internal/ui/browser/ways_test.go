@@ -81,7 +81,7 @@ func TestWithoutScript(t *testing.T) {
 	b.do(chromedp.Click(chromedp.CSS(`a[href="/queues/emails?status=due"]`)))
 	b.wait(`document.querySelector("input[name=id]")`)
 	b.do(chromedp.Click(chromedp.CSS(`input[name=id]`)))
-	b.click("Cancel the selected")
+	b.click("Cancel")
 	b.waitFor("Cancel 1 job of emails?")
 	b.click("Cancel 1 job")
 	b.waitFor("1 job of emails was cancelled.")
@@ -122,18 +122,16 @@ func TestLive(t *testing.T) {
 	b.do(chromedp.SendKeys(chromedp.CSS(`input[name=at]`), "tomorrow 09:00"))
 	b.click("Reschedule")
 	b.waitFor("1 job of emails was rescheduled.")
-	soon(a, "No such job.")
+	soon(a, "No job is due.")
 	dbtest.Ensure(t, !strings.Contains(a.text(), "was rescheduled"), "the other tab has the message")
 	time.Sleep(3 * time.Second)
 	dbtest.Ensure(t, strings.Contains(b.text(), "1 job of emails was rescheduled."), "a renewed page keeps what was said")
 
 	// typing
-	a.do(chromedp.SendKeys(chromedp.CSS(`[data-search]`), "half a wo"))
+	a.do(chromedp.SendKeys(chromedp.CSS(`input[name=text]`), "half a wo"))
 	s.add(job.Params{Type: "send", Key: "second"})
-	time.Sleep(live)
-	dbtest.Same(t, value[string](a, `document.querySelector("[data-search]").value`), "half a wo")
-	value[int](a, `document.activeElement.blur(), 0`)
 	soon(a, "second")
+	dbtest.Same(t, value[string](a, `document.activeElement.value`), "half a wo", "what somebody types, and the focus")
 
 	// progress, which is not in the activity
 	s.exec("UPDATE shop_emails SET status = 'running', attempt = 1, start_time = update_time, worker_id = 'w' WHERE id = 2")
@@ -152,7 +150,7 @@ func TestManyTabs(t *testing.T) {
 	const hide = `Object.defineProperty(document, "hidden", { configurable: true, get: () => %t }), document.dispatchEvent(new Event("visibilitychange"))`
 	for b, n := a, 0; n < 6; b, n = a.another(), n+1 {
 		b.open(s.base + "/queues/emails")
-		b.waitFor("No such job.")
+		b.waitFor("This queue has no job yet.")
 		value[bool](b, fmt.Sprintf(hide, true))
 	}
 	last := a.another()
@@ -161,7 +159,7 @@ func TestManyTabs(t *testing.T) {
 	value[int](last, `document.querySelector(".long button").click(), document.querySelector(".long button").click(), 0`)
 	last.waitFor("Job 1 was added.")
 	value[bool](a, fmt.Sprintf(hide, false))
-	a.wait(`document.querySelector("[data-rows] tbody tr")`)
+	a.wait(`document.querySelector("[data-rows] > li")`)
 	n := 0
 	dbtest.OK(t, s.db.SQL.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM shop_emails"))
 	dbtest.Same(t, n, 1)
@@ -210,7 +208,7 @@ func TestKeyboard(t *testing.T) {
 	b.open(s.base + "/queues/emails?status=due")
 	at := func(want string) {
 		t.Helper()
-		dbtest.Same(t, value[string](b, `document.querySelector("tr.at th").innerText`), want)
+		dbtest.Same(t, value[string](b, `document.querySelector("li[data-at] .id").innerText`), want)
 	}
 	press := func(keys string) { t.Helper(); b.do(chromedp.KeyEvent(keys)) }
 	press("j")
@@ -230,7 +228,7 @@ func TestKeyboard(t *testing.T) {
 	press(kb.Escape)
 	b.wait(`!document.getElementById("keys").open`)
 	press("/")
-	b.wait(`document.activeElement.name === "text"`)
+	b.wait(`document.activeElement.name === "q"`)
 	press("jx")
 	dbtest.Ensure(t, strings.HasSuffix(value[string](b, `document.activeElement.value`), "jx"), "keys go into the field")
 	press(kb.Escape)
@@ -245,7 +243,7 @@ func TestKeyboard(t *testing.T) {
 	press(kb.Tab)
 	dbtest.Same(t, value[string](b, `document.activeElement.innerText`), "Skip to the page")
 	press(kb.Enter)
-	for range 30 {
+	for range 40 {
 		press(kb.Tab)
 		if value[string](b, `document.activeElement.getAttribute("href") || ""`) == "/queues/emails/jobs/3" {
 			press(kb.Enter)
@@ -286,10 +284,194 @@ func TestOtherPages(t *testing.T) {
 	b.click("Win")
 	b.waitFor("cross-origin")
 	dbtest.Same(t, dbtest.Must(s.q.Get(t.Context(), 1))(t).Status, job.StatusAvailable)
-	// a link from there needs a click more, and reads only
 	thief := newTab(chromium, t, chromedp.WithNewBrowserContext())
 	thief.open(s.url)
 	thief.waitFor("This token is wrong, or it was used before.")
 	thief.open(s.base)
 	thief.waitFor("Open the address that hipq ui printed.")
+}
+
+// hidden is the part of a page that a person must scroll sideways, or down, to see: 0 if the element is in sight.
+const hidden = `(e => { const r = e.getBoundingClientRect(); return Math.max(0, r.right - innerWidth, r.bottom - innerHeight, -r.left, -r.top); })(%s)`
+
+// TestRows: at each width, a long error is read whole in two lines, and what acts is in sight.
+func TestRows(t *testing.T) {
+	t.Parallel()
+	s := openOn(t, "sqlite", t.TempDir()+"/shop.db", "", config+schedules)
+	s.fail(200, strings.Repeat("a long error ", 80))
+	b := s.enter()
+	for _, width := range []int64{1920, 1400, 1024, 390} {
+		b.look(width, "light")
+		b.open(s.base + "/queues/emails?status=failed")
+		wide := value[float64](b, `document.documentElement.scrollWidth - innerWidth`)
+		dbtest.Ensure(t, wide <= 0, "%d: it scrolls sideways by %v", width, wide)
+		row := value[float64](b, `document.querySelector("li.row .below").getBoundingClientRect().width / innerWidth`)
+		dbtest.Ensure(t, row > .75, "%d: an error has %v of the width", width, row)
+		dbtest.Same(t, value[bool](b, `(e => e.clientHeight < 3 * parseFloat(getComputedStyle(e).lineHeight) && e.scrollHeight >= e.clientHeight)(document.querySelector("li.row .below"))`), true, "two lines")
+		dbtest.Same(t, value[float64](b, fmt.Sprintf(hidden, `document.querySelector(".chooser button[value=retry]")`)), 0, "the bar at", width)
+		dbtest.Ensure(t, value[bool](b, `/ago$|now$/.test(document.querySelector("li.row time").innerText) && document.querySelector("li.row time").title.includes("UTC")`), "%d: the time", width)
+		b.open(s.base + "/schedules")
+		for _, name := range []string{"run", "pause"} {
+			dbtest.Same(t, value[float64](b, fmt.Sprintf(hidden, fmt.Sprintf(`document.querySelector("button[value=%s]")`, name))), 0, name, "at", width)
+		}
+	}
+}
+
+// TestChosen: Shift selects a range, the bar counts, and all that match are acted on after a question with their number.
+func TestChosen(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	s.fail(200, "exit status 1: the mail server refuses")
+	b := s.enter()
+	b.look(1400, "light")
+	b.open(s.base + "/queues/emails?status=failed")
+	dbtest.Same(t, value[bool](b, `document.querySelector(".chooser button").disabled`), true, "with nothing selected")
+	box := func(n int) string { return fmt.Sprintf("document.querySelectorAll('input[name=id]')[%d]", n) }
+	value[int](b, box(1)+".click(), 0")
+	value[bool](b, box(12)+`.dispatchEvent(new MouseEvent("click", { shiftKey: true, bubbles: true, cancelable: true }))`)
+	b.waitFor("12 selected")
+	value[int](b, `document.querySelector(".chooser [name=all]").click(), 0`)
+	b.waitFor("All 200 selected")
+	b.click("Dismiss")
+	b.waitFor("Dismiss 200 jobs of emails?")
+	b.waitFor("the mail server refuses")
+	b.waitFor("you can still rerun them")
+	b.click("Dismiss 200 jobs")
+	b.waitFor("200 jobs of emails were dismissed.")
+	s.exec("UPDATE shop_emails SET status = 'scheduled', wake_time = '2100-01-01 00:00:00.000000', scheduled_run_time = '2100-01-01 00:00:00.000000'")
+	b.open(s.base + "/queues/emails?status=scheduled")
+	value[int](b, `document.querySelector(".chooser [name=all]").click(), 0`)
+	b.click("Run now")
+	b.waitFor("Run now 200 jobs of emails?")
+}
+
+// TestCalm: while somebody chooses among rows, news wait for her; what she has selected, scrolled and opened stays.
+func TestCalm(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	for n := range 40 {
+		s.add(job.Params{Type: "send", Key: fmt.Sprint("old-", n)})
+	}
+	b := s.enter()
+	b.look(1400, "light")
+	b.open(s.base + "/queues/emails?status=due&sort=oldest&type=send")
+	time.Sleep(time.Second)
+	b.open(s.base + "/queues/emails?status=due")
+	time.Sleep(1500 * time.Millisecond)
+	value[int](b, `document.querySelectorAll("input[name=id]")[3].click(), document.querySelector("details.legend").open = true, window.first = document.querySelector("li.row"), scrollTo(0, 300), 0`)
+	s.add(job.Params{Type: "send", Key: "new-1"}, job.Params{Type: "send", Key: "new-2"}, job.Params{Type: "send", Key: "new-3"})
+	b.waitFor("3 new · show")
+	dbtest.Same(t, value[bool](b, `scrollY === 300 && document.querySelector("details.legend").open && window.first === document.querySelector("li.row") && document.querySelectorAll("input[name=id]:checked").length === 1`), true, "what she did stays")
+	b.do(chromedp.Click(chromedp.CSS("#news")))
+	b.waitFor("new-3")
+	dbtest.Same(t, value[bool](b, `document.querySelectorAll("input[name=id]:checked").length === 1 && window.first.isConnected`), true, "rows are patched")
+	// a pause
+	value[int](b, `document.querySelector("input[name=id]:checked").click(), scrollTo(0, 0), document.getElementById("pause").click(), 0`)
+	s.add(job.Params{Type: "send", Key: "unseen"})
+	time.Sleep(live + 2*time.Second)
+	dbtest.Ensure(t, !strings.Contains(b.text(), "unseen"), "it was renewed in spite of the pause")
+	dbtest.Same(t, value[string](b, `document.getElementById("pause").innerText`), "Go on updating")
+	value[int](b, `document.getElementById("pause").click(), 0`)
+	b.waitFor("unseen")
+	// nothing moves for people who don't want that
+	call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-reduced-motion", Value: "reduce"}}})
+	dbtest.Same(t, value[string](b, `getComputedStyle(document.querySelector("li.row")).animationName`), "none")
+}
+
+// TestGettingIn: a link in another site's page leads to the job while the session lives; without one, a page says what to do.
+func TestGettingIn(t *testing.T) {
+	t.Parallel()
+	s := open(t, "--base-path", "/hipq")
+	s.add(job.Params{Type: "send", Key: "the-ticket"})
+	b := s.enter()
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, `<!doctype html><title>ticket</title><a href="%s/hipq/queues/emails/jobs/1">the job</a>`, strings.Replace(s.base, "/hipq", "", 1))
+	}))
+	defer other.Close()
+	b.expected = []string{"request: http://localhost"}
+	b.open(strings.Replace(other.URL, "127.0.0.1", "localhost", 1))
+	b.click("the job")
+	b.wait(`document.querySelector("h1")?.innerText.startsWith("send the-ticket")`)
+	b.click("Overview")
+	b.wait(`location.pathname === "/hipq/"`)
+	outside := newTab(chromium, t, chromedp.WithNewBrowserContext())
+	outside.open(b.urlOf("/hipq/queues/emails"))
+	outside.waitFor("This browser isn't let in yet")
+	outside.waitFor("What to do")
+	outside.check("the door")
+	dbtest.Ensure(t, strings.Contains(value[string](outside, `getComputedStyle(document.querySelector("h1")).fontFamily`), "system-ui"), "the door has no style")
+}
+
+// urlOf is an address of the server of a tab.
+func (b *tab) urlOf(path string) string {
+	b.t.Helper()
+	return value[string](b, "location.origin") + path
+}
+
+// TestTools: colours that somebody chose stay, texts are copied, and values of charts are shown.
+func TestTools(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	s.fill("exit status 1", 1)
+	s.add(job.Params{Type: "send", Data: `{"to":"ann@example.org"}`})
+	b := s.enter()
+	b.look(1400, "light")
+	ink := func() string { return value[string](b, `getComputedStyle(document.body).backgroundColor`) }
+	light := ink()
+	value[int](b, `document.getElementById("theme").click(), document.getElementById("theme").click(), 0`)
+	b.waitFor("Colours: dark")
+	dark := ink()
+	dbtest.Ensure(t, dark != light, "the colours stay %s", light)
+	b.open(s.base + "/queues/emails/jobs/14")
+	dbtest.Same(t, ink(), dark, "on the next page")
+	b.check("dark by choice")
+	value[int](b, `navigator.clipboard.writeText = async (text) => { window.copied = text; }, 0`)
+	b.do(chromedp.Click(chromedp.CSS("#data ~ .copied .copy")))
+	b.wait(`window.copied === '{"to":"ann@example.org"}'`)
+	b.waitFor("Copied")
+	b.open(s.base + "/queues/emails/types?type=exit+status+1")
+	b.wait(`document.querySelector(".slots g")`)
+	value[bool](b, `document.querySelector(".slots g rect").dispatchEvent(new PointerEvent("pointerover", { bubbles: true }))`)
+	b.waitFor("90 finished")
+}
+
+// TestSearch: from each page, / leads to a search over all queues, which can be stopped.
+func TestSearch(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	s.add(job.Params{Type: "send", Key: "a", Data: `{"customer": 4711}`}, job.Params{Type: "send", Key: "b"})
+	b := s.enter()
+	for _, path := range []string{"/", "/queues/emails", "/failures", "/queues/emails/jobs/2", "/metrics"} {
+		b.open(s.base + path)
+		b.do(chromedp.KeyEvent("/"))
+		b.wait(`document.activeElement.name === "q"`)
+		value[string](b, `document.activeElement.value = ""`) // the driver types the key into the field
+		b.do(chromedp.KeyEvent("customer\": 4711" + kb.Enter))
+		b.waitFor("1 job found among")
+		b.do(chromedp.Click(chromedp.CSS("li.row a")))
+		b.wait(`location.pathname === "/queues/emails/jobs/1"`)
+	}
+	b.open(s.base + "/find?q=nobody")
+	b.check("a search")
+}
+
+// TestWarnings: three lines say what to do first, and the queues are near the top on a phone.
+func TestWarnings(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	for n := range 12 {
+		s.exec("INSERT INTO shop_emails (job_type, status, scheduled_run_time, update_time, timeout, priority, throttle_factor, time_windows, attempt, error) VALUES (?, 'failed', ?, ?, 60, 1, 1, 'NONE', 1, 'no')",
+			fmt.Sprint("type-", n), "2026-01-01 00:00:00.000000", "2026-01-01 00:00:00.000000")
+	}
+	b := s.enter()
+	b.look(390, "light")
+	b.open(s.base + "/")
+	b.openUntil(s.base+"/", "more")
+	top := value[float64](b, `document.getElementById("queues").getBoundingClientRect().top + scrollY`)
+	dbtest.Ensure(t, top < 900, "the queues are at %v", top)
+	value[int](b, `document.querySelector("#others summary").click(), 0`)
+	b.check("all warnings")
+	b.open(s.base + "/wall")
+	b.wait(`document.querySelector(".wall h1")`)
+	b.check("the wall")
 }

@@ -1,0 +1,179 @@
+package ui
+
+import (
+	"bytes"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hipq/hipq/internal/texts"
+	"github.com/hipq/hipq/internal/workers"
+	"github.com/hipq/hipq/monitor"
+	"github.com/hipq/hipq/monitor/report"
+	"github.com/hipq/hipq/queue/admin"
+)
+
+// findStep is how long a search looks before it tells more, and foundMost how many jobs one page finds.
+const findStep, foundMost = 400 * time.Millisecond, 200
+
+// find writes a page of what it finds while it searches all queues to the end. It ends when the browser doesn't read on.
+func (s *Server) find(v *view) error {
+	text, after, ctx := strings.TrimSpace(v.Form("q")), v.Form("after"), v.asked.Context()
+	queues, err := v.queues.now(v.r.Context())
+	if err != nil {
+		return err
+	}
+	if text == "" {
+		return v.show("find", "Find", nil)
+	}
+	v.Page, v.Title = "find", "Find "+texts.Clip(text, 80)
+	v.w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	v.w.Header().Set("X-Accel-Buffering", "no")
+	write := func(name string, data any) error {
+		var b bytes.Buffer
+		if err := templates().ExecuteTemplate(&b, name, data); err != nil {
+			return err
+		}
+		if _, err := v.w.Write(v.finished(b.String())); err != nil {
+			return err
+		}
+		return http.NewResponseController(v.w).Flush()
+	}
+	p := struct {
+		Text, Next, Failed string
+		admin.Found
+		Passed, Count int64
+		Over          bool
+	}{Text: text}
+	err = write("head", v)
+	for name := "searching"; err == nil; name = "found" {
+		if err = write(name, list(v, p)); err != nil || p.Over {
+			break
+		}
+		if p.Found, err = admin.Find(ctx, queues, admin.Search{Text: text, After: after, Within: findStep}); err != nil {
+			p.Failed, p.Over, p.Found, err = sentence(err.Error()), true, admin.Found{}, ctx.Err()
+			continue
+		}
+		after, p.Passed, p.Count = p.Found.Next, p.Passed+p.Looked, p.Count+int64(len(p.Hits))
+		if p.Over = after == "" || p.Count >= foundMost; p.Over {
+			p.Next = after
+		}
+	}
+	if err == nil {
+		_ = write("foot", v)
+	}
+	return nil // the page was begun
+}
+
+func list(all ...any) []any { return all }
+
+// urgency is in which order findings are mended: first what keeps all jobs from running.
+var urgency = []string{"no_tick_for", "dead_workers", "schedules", "failed", "error_rate", "oldest_due", "shard_oldest_due", "backlog", "wait_p95", "run_p95"}
+
+// First has the findings in the order in which a person mends them.
+func (v *view) First(findings []monitor.Finding) []monitor.Finding {
+	rank := func(f monitor.Finding) int {
+		if n := slices.Index(urgency, f.What); n >= 0 {
+			return n
+		}
+		return len(urgency)
+	}
+	return slices.SortedStableFunc(slices.Values(findings), func(a, b monitor.Finding) int {
+		if n := b.Severity.Rank() - a.Severity.Rank(); n != 0 {
+			return n
+		}
+		return rank(a) - rank(b)
+	})
+}
+
+// wall has what a screen on the wall shows.
+type wall struct {
+	Health monitor.Health
+	// Never says that no worker has ever run.
+	Never bool
+	// Jobs are those of all queues.
+	Jobs  queueRow
+	Slots int64
+	Day   *monitor.Sums
+}
+
+func (s *Server) wall(v *view) (err error) {
+	ctx, p := v.r.Context(), wall{Jobs: queueRow{Tally: admin.Tally{}}}
+	if p.Health, err = s.health.now(ctx); err != nil {
+		return err
+	}
+	queues, err := v.queues.now(ctx)
+	if err != nil {
+		return err
+	}
+	rows, err := v.rows(queues...)
+	if err != nil {
+		return err
+	}
+	for _, r := range rows {
+		for status, n := range r.Tally {
+			p.Jobs.Tally[status] += n
+		}
+	}
+	hosts, last, err := v.hosts()
+	if err != nil {
+		return err
+	}
+	p.Never = last == nil && len(hosts) == 0
+	for _, h := range hosts {
+		p.Slots += h.Slots
+	}
+	metrics, err := s.metrics.now(ctx)
+	if err != nil {
+		return err
+	}
+	if day := metrics.Window("1d"); day != nil && metrics.Measured {
+		p.Day = new(day.Total())
+	}
+	v.Live = "*"
+	return v.show("wall", "Wall", p)
+}
+
+// hosts are the hosts with workers, and the worker that started last.
+func (v *view) hosts() (hosts []workers.Host, last *workers.Row, err error) {
+	if hosts, err = workers.New(v.DB).Hosts(v.r.Context()); err == nil {
+		last, err = workers.New(v.DB).Last(v.r.Context())
+	}
+	return hosts, last, err
+}
+
+// lately are the numbers of days that the page of a type can show.
+var lately = []int{1, 7, 30}
+
+type typePage struct {
+	Queue, Type string
+	Days        int
+	Windows     []monitor.TypeSums
+	Chart       *report.QueueView
+	Measured    bool
+}
+
+func (s *Server) typePage(v *view) error {
+	q, err := v.named(v.r.PathValue("queue"))
+	if err != nil {
+		return err
+	}
+	p := typePage{Queue: q.Name, Type: v.Form("type"), Days: 7}
+	metrics, err := s.metrics.now(v.r.Context())
+	if err != nil {
+		return err
+	}
+	to := metrics.Hour.Add(time.Hour)
+	sums, hours, err := monitor.New(v.DB).Type(v.r.Context(), q.Name, p.Type, to, lately...)
+	if err != nil {
+		return err
+	}
+	if n := slices.IndexFunc(lately, func(days int) bool { return v.Form("days") == strconv.Itoa(days) }); n >= 0 {
+		p.Days = lately[n]
+	}
+	p.Windows, p.Measured = sums, metrics.Measured || sums[len(sums)-1].Started > 0
+	p.Chart = metrics.TypeView(p.Type, to.AddDate(0, 0, -p.Days), hours[len(hours)-24*p.Days:])
+	return v.show("lately", p.Type, p)
+}
