@@ -272,8 +272,9 @@ func (s *Server) look(ctx context.Context, of string, begin func() *admin.Groupi
 		k.age = max(groupsAge, 10*time.Since(began))
 		return now, nil
 	})
-	if !known {
-		return k.now.Load(), err
+	if !known && err == nil {
+		found = k.now.Load()
+		_, err = found.GoOn(ctx, time.Millisecond) // so that the page has something
 	}
 	return found, err
 }
