@@ -198,7 +198,11 @@ func (q *Queue) newest(ctx context.Context, by Filter, most int) (ids []int64, e
 	low, high, err := q.span(ctx, by)
 	all := high - low
 	for budget, counted := int64(walked), int64(0); err == nil && low < high; budget *= 2 {
-		if few := max(fewest, budget); by.Among == 0 && few > counted {
+		few := max(fewest, budget)
+		if budget == walked { // most find enough at once
+			few = walked
+		}
+		if by.Among == 0 && few > counted {
 			counted = few
 			if index, err := q.narrow(ctx, by, counted); index != "" || err != nil {
 				if err == nil {
@@ -278,6 +282,9 @@ func (q *Queue) narrow(ctx context.Context, by Filter, most int64) (index string
 		return err == nil && len(more) == 0
 	}
 	statuses := stored[by.Status]
+	if slices.Contains(Stored, by.Status) {
+		statuses = []string{string(by.Status)}
+	}
 	switch live := q.s.Index("live"); {
 	case by.Type != "" && under(live, "job_type = ?", by.Type):
 		return live, nil

@@ -71,6 +71,7 @@ func TestListsReadLittle(t *testing.T) {
 		{"a type", 25_000, find(admin.Filter{Type: "send", Limit: 100}), 100},
 		{"a time", 3000, find(admin.Filter{Until: now.Add(-13 * 24 * time.Hour), Limit: 1000}), 100},
 		{"finished", 60_000, find(admin.Filter{Status: admin.Finished, Limit: 5000}), 5000},
+		{"a stored status", 100, find(admin.Filter{Status: "undecided", Limit: 100}), 0},
 		{"failed", 10_000, find(admin.Filter{Status: admin.Failed, Limit: 500}), 100},
 		{"a sketch", 10_000, func() error { _, _, err := of.Sketch(t.Context(), 1000); return err }, 0},
 		{"unhandled", 200, func() error { _, err := of.Unhandled(t.Context(), false, now, nil); return err }, 0},
