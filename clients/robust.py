@@ -171,7 +171,7 @@ try:
     most = collections.Counter(line[3] for line in lines() if line[1] == "ends").most_common(1)[0][1]
     check(most <= 2 * LEAKS, f"a program with a leak did {most} jobs at most")
     reasons = collections.defaultdict(list)
-    for job, reason in sql(f"SELECT job_id, error FROM {instance}_activity WHERE kind = 'job' AND state = 'error' AND job_id <> 0"):
+    for job, reason in sql(f"SELECT job_id, error FROM {instance}_activity WHERE kind = 'job' AND state IN ('error', 'released') AND job_id <> 0"):
         reasons[job].append(reason)
     rows = sql(f"SELECT id, attempt, interrupted FROM {instance}_default ORDER BY id")
     unexplained = [row for row in rows if int(row[1]) - 1 != len(reasons[row[0]])]

@@ -19,7 +19,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-var onDuplicates = []job.OnDuplicate{job.KeepDuplicate, job.ReplaceDuplicate, job.RefuseDuplicate}
+var onDuplicates = []job.OnDuplicate{job.IgnoreDuplicate, job.ReplaceDuplicate, job.RefuseDuplicate}
 
 const enqueueLong = `Adds a job and prints its id. If a job with the same type and key is not final yet, that job stays as it is and its id
 is printed; --on-duplicate changes that. Job types that the config doesn't name are accepted unless strict_types is
@@ -76,7 +76,7 @@ func (a *app) enqueueCommand() *cobra.Command {
 	f.IntVar(&o.throttleFactor, "throttle-factor", 1, "weight against the queue's throttle limit (default: the job type's)")
 	f.StringVar(&o.shardKey, "shard-key", "", "determines the job's shard, unless throttle groups do (default: its key)")
 	f.StringArrayVar(&o.windows, "window", nil, "time window in which the job must start, may be repeated (default: the job type's)")
-	f.StringVar(&o.onDuplicate, "on-duplicate", "keep", "if a job with this type and key is not final: keep it, replace it unless it has started, or error")
+	f.StringVar(&o.onDuplicate, "on-duplicate", "ignore", "if a job with this type and key is not final: ignore the new one, replace the old one unless it has started, or error")
 	_ = f.SetAnnotation("on-duplicate", wordsOfFlag, asStrings(onDuplicates))
 	f.StringVar(&o.ndjson, "ndjson", "", "add a job for each line of this file; - is standard input")
 	f.BoolVar(&o.dryRun, "dry-run", false, dryRunUsage)

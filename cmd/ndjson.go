@@ -288,7 +288,7 @@ func (n *ndjson) stopped(err error) error {
 	}
 	from := max(n.in, n.taken) + 1
 	next := fmt.Sprintf("tail -n +%d %s | hipq --config %s enqueue --ndjson -", from, texts.ShellWord(n.file), texts.ShellWord(n.i.File))
-	if n.onDuplicate != job.KeepDuplicate {
+	if n.onDuplicate != job.IgnoreDuplicate {
 		next += " --on-duplicate " + string(n.onDuplicate)
 	}
 	if !n.again {

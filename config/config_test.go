@@ -236,3 +236,19 @@ func TestMistakes(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 }
+
+// TestStartTimeout: a type knows how long the program of its stream may start.
+func TestStartTimeout(t *testing.T) {
+	c := dbtest.Must(load(t, `
+name: shop
+queues:
+  - name: emails
+    job_types:
+      - {name: a, handler: {stream: [a], start_timeout: 2m}}
+      - {name: b, handler: {stream: [b]}}
+      - {name: c, handler: {exec: [c]}}
+`, noEnv, nil))(t)
+	for i, want := range []time.Duration{2 * time.Minute, time.Minute, 0} {
+		dbtest.Same(t, c.Queues[0].Types[i].StartTimeout, want, c.Queues[0].Types[i].Name)
+	}
+}

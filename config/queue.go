@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -12,6 +13,7 @@ import (
 	"github.com/hipq/hipq/internal/policy"
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -77,6 +79,9 @@ func (b builder) queue(path string, s queueSection, outer defaults) Queue {
 		h := b.handler(at+".handler", *section.Handler)
 		q.Handlers[section.Name] = h
 		q.Types[i].Concurrency = b.roomIn(h, q.Types[i].Concurrency)
+		if h.Stream != nil {
+			q.Types[i].StartTimeout = cmp.Or(h.StartTimeout, handler.DefaultStartTimeout)
+		}
 		if h := b.retryHandler(at+".retry_handler", section.RetryHandler, outer.retryHandler); h != nil {
 			q.RetryHandlers[section.Name] = *h
 			q.Types[i].RetryHandler = true

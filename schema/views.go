@@ -49,8 +49,8 @@ func (db *DB) views(queues []Queue) (list []view, err error) {
 }
 
 // oldViews returns the views that are missing, of another version, or unusable, as without their definer. It refuses a view that
-// is not hipq's.
-func (db *DB) oldViews(ctx context.Context, list []view) (old []view, err error) {
+// is not hipq's. there are the texts of those that exist, by name; empty without the right to read them.
+func (db *DB) oldViews(ctx context.Context, list []view) (old []view, there map[string]string, err error) {
 	query := "SELECT name, sql AS text FROM sqlite_master WHERE type IN ('view', 'table') AND name IN "
 	if db.SQL.Engine == engine.MySQL.Engine { // without SHOW VIEW the text is empty
 		query = "SELECT table_name AS name, view_definition AS text FROM information_schema.views WHERE table_schema = DATABASE() AND table_name IN "
@@ -58,16 +58,16 @@ func (db *DB) oldViews(ctx context.Context, list []view) (old []view, err error)
 	var rows []struct{ Name, Text string }
 	names := texts.Map(list, func(v view) any { return v.name })
 	if err := db.SQL.SelectContext(ctx, &rows, query+engine.In(len(names)), names...); err != nil {
-		return nil, fmt.Errorf("look for the views: %w", err)
+		return nil, nil, fmt.Errorf("look for the views: %w", err)
 	}
-	there := map[string]string{}
+	there = map[string]string{}
 	for _, r := range rows {
 		there[strings.ToLower(r.Name)] = r.Text
 	}
 	for _, v := range list {
 		text, ok := there[v.name]
 		if ok && text != "" && !strings.Contains(text, v.owner) {
-			return nil, fmt.Errorf("%w: the view %s does not belong to this instance; drop it, or choose another name", ErrTableTaken, v.name)
+			return nil, nil, fmt.Errorf("%w: the view %s does not belong to this instance; drop it, or choose another name", ErrTableTaken, v.name)
 		}
 		if ok && strings.Contains(text, v.mark) {
 			_, err := db.SQL.ExecContext(ctx, "SELECT 1 FROM "+v.name+" LIMIT 0")
@@ -78,7 +78,25 @@ func (db *DB) oldViews(ctx context.Context, list []view) (old []view, err error)
 		}
 		old = append(old, v)
 	}
-	return old, nil
+	return old, there, nil
+}
+
+// CheckViews looks at the views of these queues. old are those that this hipq would replace. unseen are missing, or the user has no
+// right to see them. It may be repeated.
+func (db *DB) CheckViews(ctx context.Context, queues []Queue) (seen int, old, unseen []string, err error) {
+	list, err := db.views(queues)
+	if err != nil || len(list) == 0 {
+		return 0, nil, nil, err
+	}
+	outdated, there, err := db.oldViews(ctx, list)
+	for _, v := range outdated {
+		if there[v.name] == "" {
+			unseen = append(unseen, v.name)
+		} else {
+			old = append(old, v.name)
+		}
+	}
+	return len(list) - len(unseen), old, unseen, err
 }
 
 // MakeViews creates or updates the views of these queues, whose tables must exist. It returns the names of those it made. The error
@@ -86,7 +104,7 @@ func (db *DB) oldViews(ctx context.Context, list []view) (old []view, err error)
 func (db *DB) MakeViews(ctx context.Context, queues []Queue) (made []string, err error) {
 	list, err := db.views(queues)
 	if err == nil && len(list) > 0 {
-		list, err = db.oldViews(ctx, list)
+		list, _, err = db.oldViews(ctx, list)
 	}
 	if err != nil || len(list) == 0 {
 		return nil, err

@@ -86,7 +86,7 @@ func TestRightsToOperate(t *testing.T) {
 	}
 	others := []string{
 		"SELECT 1 FROM shop_emails", "SELECT 1 FROM shop_activity", "UPDATE shop_emails$jobs SET priority = 1", "DELETE FROM shop_emails$failures", "CALL shop_job_submit('emails', 'send', 'k', NULL, NULL)",
-		"CALL shop_emails$cancel(1, NULL, NULL, TRUE, TRUE, @s)", "CALL shop_emails$answer(1, NULL, NULL, NULL, 'finished', NULL, NULL, TRUE, @s, @c)", "CALL shop_files$job_get(1, NULL, NULL)",
+		"CALL shop_emails$cancel(1, NULL, NULL, TRUE, TRUE, @s)", "CALL shop_emails$answer(1, NULL, NULL, NULL, 'finished', NULL, NULL, NULL, TRUE, @s, @c)", "CALL shop_files$job_get(1, NULL, NULL)",
 		"DROP VIEW shop_emails$jobs",
 	}
 	// may runs statements as a user with some rights, and checks which are denied

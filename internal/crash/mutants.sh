@@ -387,6 +387,60 @@ procedures_overtake() {
   edit schema/sql/mysql/procedures/queue/grab.sql 's/OR EXISTS \(SELECT 1 FROM \{jobs\}/OR FALSE AND EXISTS (SELECT 1 FROM {jobs}/'
 }
 
+mutant answer_without_token # an answer to one attempt settles the next
+answer_without_token() {
+  queue='ProceduresOperateAsCommands|ProceduresRelease'
+  edit schema/sql/mysql/procedures/queue/answer.sql 's/COALESCE\(LENGTH\(p_token\) > 36 OR LEFT\(p_token, 36\) <> v_token, FALSE\)/FALSE/'
+}
+
+mutant release_counts # each release is an attempt
+release_counts() {
+  queue=ProceduresRelease
+  edit schema/sql/mysql/procedures/inline/end.sql 's/uncounted = uncounted \+ \([^)]*\(p_count, FALSE\)\), //'
+}
+
+mutant cancel_closes_the_line # nobody comes after a cancelled job
+cancel_closes_the_line() {
+  queue='LeavingTheLineLetsIn|ProceduresLetHeldJobsIn'
+  edit schema/sql/mysql/procedures/queue/cancel.sql 's/    CALL \{jobs\}\$let_in\(p_own, v_shard, v_group, v_factor\);\n//'
+}
+
+mutant answer_closes_the_line # nor after an answered one
+answer_closes_the_line() {
+  queue=LeavingTheLineLetsIn
+  edit schema/sql/mysql/procedures/queue/answer.sql 's/, \x27throttled\x27\) THEN/) THEN/'
+}
+
+mutant replace_closes_the_line # nor after a replaced one
+replace_closes_the_line() {
+  queue=LeavingTheLineLetsIn
+  edit internal/store/add_tx.go 's/q\.letInFirst\(ctx, tx, a\.left\)/nil/'
+}
+
+mutant submit_overwrites # a duplicate replaces the job without being asked to
+submit_overwrites() {
+  queue=ProceduresOnDuplicate
+  edit schema/sql/mysql/procedures/queue/submit.sql 's/IF v_mode = \x27replace\x27 THEN/IF v_mode <> \x27error\x27 THEN/'
+}
+
+mutant submit_many_ignores_duplicates # it says that all are new
+submit_many_ignores_duplicates() {
+  queue=ProceduresOnDuplicate
+  edit schema/sql/mysql/procedures/queue/submit_many.sql 's/v_duplicate \+ 0/0/'
+}
+
+mutant reschedule_what_runs # also what has started
+reschedule_what_runs() {
+  queue=ProceduresOperateAsCommands
+  edit schema/sql/mysql/procedures/inline/waits.sql 's/p_state IN \(\x27running\x27, \x27error\x27\) AND NOT p_running/FALSE/'
+}
+
+mutant no_rest # jobs start for a handler that can't begin any
+no_rest() {
+  worker=HandlerRests
+  edit queue/worker/dispatcher.go 's/\t\td\.rest\(s, a\)\n//'
+}
+
 # tests gives the commands that run a mutant's tests, a line each.
 tests() {
   local test engine

@@ -127,6 +127,7 @@ func checks(driver string) []check {
 		{"rights_worker", lookAtRights, ""},
 		{"tables", lookAtTables, ""},
 		{"procedures", lookAtProcedures, mysql},
+		{"views", lookAtViews, ""},
 		{"shards", lookAtShards, ""},
 		{"sizes", lookAtSizes, ""},
 		{"workers", lookAtWorkers, ""},

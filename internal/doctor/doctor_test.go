@@ -176,6 +176,33 @@ func TestProcedures(t *testing.T) {
 	want(t, look(), Unknown, "this user has no right to call any", "hipq init")
 }
 
+// TestViews: a user that reads all views sees that some are missing, old or not hipq's; one without rights sees none.
+func TestViews(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		db := dbtest.Open(t, driver, source, "emails")
+		look := func() Finding { return examine(t.Context(), t, driver, source, Options{})["views"] }
+		want(t, look(), Wrong, "2 are missing: shop_emails$jobs, shop_emails$failures", "run hipq init")
+		dbtest.Must(db.MakeViews(t.Context(), []schema.Queue{{Name: "emails"}}))(t)
+		want(t, look(), OK, "all 2 are of this version", "")
+		dbtest.Exec(t, db.SQL, "DROP VIEW shop_emails$failures")
+		want(t, look(), Wrong, "1 are missing: shop_emails$failures", "run hipq init")
+		dbtest.Exec(t, db.SQL, "CREATE VIEW shop_emails$failures AS SELECT id FROM shop_emails WHERE 'hipq: queue emails of instance shop, 0123' <> ''")
+		want(t, look(), Wrong, "of another version of hipq, or of a user that no longer exists or has lost its rights: shop_emails$failures", "run hipq init")
+		if driver == "mysql" {
+			cfg := dbtest.Must(mysql.ParseDSN(source))(t)
+			user := cfg.DBName + "_q"
+			dbtest.Exec(t, db.SQL, "CREATE USER '"+user+"'@'%'", "GRANT SELECT, INSERT, UPDATE, DELETE ON `"+cfg.DBName+"`.shop_emails TO '"+user+"'@'%'")
+			defer dbtest.Exec(t, db.SQL, "DROP USER '"+user+"'@'%'")
+			other := *cfg
+			other.User, other.Passwd = user, ""
+			want(t, examine(t.Context(), t, driver, other.FormatDSN(), Options{})["views"], Unknown, "this user has no right", "hipq init")
+		}
+		dbtest.Exec(t, db.SQL, "DROP VIEW shop_emails$failures", "CREATE VIEW shop_emails$failures AS SELECT 1 AS one")
+		f := look()
+		dbtest.Ensure(t, f.Result == Wrong && strings.Contains(f.Found, "shop_emails$failures does not belong"), "%+v", f)
+	})
+}
+
 // TestServer: what a server's settings do to jobs is reported, and what they allow applications' sessions and other users of its host.
 func TestServer(t *testing.T) {
 	t.Parallel()

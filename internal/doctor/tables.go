@@ -68,13 +68,27 @@ func (p *patient) ties(ctx context.Context, tables []string) (ties []string, err
 // lookAtProcedures compares the stored procedures with this hipq's. A user sees only those that it may call.
 func lookAtProcedures(ctx context.Context, p *patient) Finding {
 	seen, old, unseen, err := p.db.CheckProcedures(ctx, p.Config.QueueTables())
+	if len(unseen) > 0 && len(old) == 0 && p.has(ctx, "CREATE ROUTINE") {
+		return found(Wrong, fmt.Sprintf("%d are missing, as after a dump without --routines: %s", len(unseen), strings.Join(unseen, ", "))).but("run hipq init")
+	}
+	return compared(seen, old, unseen, err)
+}
+
+// lookAtViews does the same for the queues' views.
+func lookAtViews(ctx context.Context, p *patient) Finding {
+	seen, old, unseen, err := p.db.CheckViews(ctx, p.Config.QueueTables())
+	if len(unseen) > 0 && len(old) == 0 && (p.isSQLite() || p.has(ctx, "SHOW VIEW")) {
+		return found(Wrong, fmt.Sprintf("%d are missing: %s", len(unseen), strings.Join(unseen, ", "))).but("run hipq init")
+	}
+	return compared(seen, old, unseen, err)
+}
+
+func compared(seen int, old, unseen []string, err error) Finding {
 	switch {
 	case err != nil:
 		return trouble(err)
 	case len(old) > 0:
 		return found(Wrong, "of another version of hipq, or of a user that no longer exists or has lost its rights: "+strings.Join(old, ", ")).but("run hipq init")
-	case len(unseen) > 0 && p.makesProcedures(ctx):
-		return found(Wrong, fmt.Sprintf("%d are missing, as after a dump without --routines: %s", len(unseen), strings.Join(unseen, ", "))).but("run hipq init")
 	case seen == 0:
 		return found(Unknown, "this user has no right to call any, or hipq init left them out; hipq's commands don't need them").but("if programs use hipq by SQL, run hipq doctor as the user of hipq init")
 	case len(unseen) > 0:
@@ -83,15 +97,14 @@ func lookAtProcedures(ctx context.Context, p *patient) Finding {
 	return found(OK, fmt.Sprintf("all %d are of this version", seen))
 }
 
-// makesProcedures reports whether this user may make procedures in the whole database, and so sees all. It misses
-// rights from roles.
-func (p *patient) makesProcedures(ctx context.Context) bool {
+// has reports whether this user has a right in the whole database, and so sees all such objects. It misses rights from roles.
+func (p *patient) has(ctx context.Context, right string) bool {
 	const query = "SELECT COUNT(*) FROM (SELECT privilege_type, grantee FROM information_schema.user_privileges" +
 		" UNION ALL SELECT privilege_type, grantee FROM information_schema.schema_privileges WHERE DATABASE() LIKE table_schema) AS granted" +
 		" WHERE grantee = CONCAT('''', SUBSTRING_INDEX(CURRENT_USER(), '@', 1), '''@''', SUBSTRING_INDEX(CURRENT_USER(), '@', -1), '''')" +
-		" AND privilege_type = 'CREATE ROUTINE'"
+		" AND privilege_type = ?"
 	var n int
-	return p.db.SQL.GetContext(ctx, &n, query) == nil && n > 0
+	return p.db.SQL.GetContext(ctx, &n, query, right) == nil && n > 0
 }
 
 func lookAtSizes(ctx context.Context, p *patient) Finding {

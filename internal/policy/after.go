@@ -67,7 +67,7 @@ func (a Attempt) After(now time.Time, random float64) Next {
 		}
 		d = &byPolicy
 	}
-	if o.Verdict != job.Released || !d.Again {
+	if !o.IsRelease() || !d.Again {
 		n.Error = o.Reason()
 	}
 	if !d.Again {

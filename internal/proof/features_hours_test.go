@@ -162,7 +162,7 @@ func (p *play) slot(q *mQueue, r row) *mJob {
 	}
 	t := q.types[1]
 	j := &mJob{t: t, key: r.key, mSpec: mSpec{data: slotData, do: "d", say: "z", priority: t.priority, factor: t.factor, timeout: t.timeout}}
-	j, word := q.add(j, "keep")
+	j, word := q.add(j, "ignore")
 	dbtest.Require(p.T, word == "added", "the job of slot %s was a %s", at, word)
 	return j
 }

@@ -148,7 +148,7 @@ func (p *play) fields(j *mJob) map[string]any {
 // batch enqueues NDJSON, perhaps with a bad line.
 func (p *play) batch(t *rapid.T) {
 	p.T = t
-	on := pick(t, "on duplicate", "keep", "keep", "replace", "error")
+	on := pick(t, "on duplicate", "ignore", "ignore", "replace", "error")
 	var lines []*mJob
 	for range rapid.IntRange(1, 4).Draw(t, "kinds") {
 		j, own := p.spec(p.queue(), on)
@@ -237,7 +237,7 @@ func (p *play) replace(t *rapid.T) {
 // one enqueues a job.
 func (p *play) one(t *rapid.T) {
 	p.T = t
-	p.flags(p.queue(), pick(t, "on duplicate", "keep", "replace", "error"))
+	p.flags(p.queue(), pick(t, "on duplicate", "ignore", "replace", "error"))
 }
 
 // flags enqueues a job by flags.

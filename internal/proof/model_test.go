@@ -79,7 +79,7 @@ func (j *mJob) takeIn() {
 	}
 }
 
-// add enqueues a job. It returns the live job with that key, and its fate. How is keep, replace, error, or insert by plain SQL.
+// add enqueues a job. It returns the live job with that key, and its fate. How is ignore, replace, error, or insert by plain SQL.
 func (q *mQueue) add(j *mJob, how string) (*mJob, string) {
 	old := q.live[j.t.name+" "+j.key]
 	switch {
@@ -171,7 +171,7 @@ func (j *mJob) operate(command string, flag bool, in string, priority int) (word
 		word = "cancelled"
 		j.end("closed", when(j.waits(), "cancelled", "failed"), "cancelled")
 	case command == "retry" && j.final() && (flag || j.status != "finished" && j.retriedAs == nil && !j.dismissed):
-		if other, word = j.q.add(&mJob{mSpec: j.mSpec, t: j.t, key: j.key, retryOf: j}, "keep"); word == "added" {
+		if other, word = j.q.add(&mJob{mSpec: j.mSpec, t: j.t, key: j.key, retryOf: j}, "ignore"); word == "added" {
 			word, j.retriedAs, j.status = "retried", other, when(j.status == "failed", "closed", j.status)
 			j.entry(word)
 		}

@@ -45,28 +45,33 @@ const measured = `
 20 enqueue mail send --data {"user":1234567,"action":"mail"}
 9 enqueue mail send --key KEY4
 3 enqueue --ndjson DIR/jobs
-3 status: counts all jobs
+3 status: counts up to 50,000 jobs of each status
+3 status --exact: counts all jobs
 3 doctor: on SQLite reads the file for the sizes of tables, unless it has more than 256 MiB
 5 jobs
-3 jobs --state due: may sort the ids of that state
-3 jobs --state scheduled: may sort the ids of that state
-3 jobs --state finished: may sort the ids of that state
+3 jobs --state due: may sort up to 20,000 ids
+3 jobs --state scheduled: may sort up to 20,000 ids
+3 jobs --state finished: passes the newer jobs that are not over
 5 jobs --state failed
 5 jobs --state running
 5 jobs --type send --since 30d
-3 jobs --error nobody: searches all jobs
+5 jobs --type idle
+5 jobs --until 13d
+3 jobs --error nobody: reads the index of the jobs that are not over
 5 jobs --type send --key KEY1
-3 jobs --key KEY1: searches all jobs
+5 jobs --key KEY1
+5 find ID1
+5 find KEY1
 5 show mail ID1
 5 why mail ID5
-3 why mail ID4: counts the due jobs before it
+3 why mail ID4: counts up to 20,000 due jobs before it
 5 activity
 5 activity --queue mail --job ID1
 5 activity --since 3h
 3 activity --state failed: searches for at most 3 s
-3 activity --key KEY1: searches for at most 3 s
-3 failures: reads the failed ones of the newest million jobs
-3 failures --since 1d: reads the failed ones of the newest million jobs
+5 activity --key KEY1
+3 failures: reads the newest million failed jobs
+3 failures --since 1d: reads the newest million failed jobs
 5 complete mail send KEY1
 3 retry mail --again ID3
 5 cancel mail ID5
@@ -76,8 +81,8 @@ const measured = `
 3 monitor --check: counts up to 100,000 due jobs
 3 monitor --json: counts the backlog
 3 monitor --report DIR/report.html: counts the backlog
-1 purge --dry-run: reads all jobs
-1 purge: reads all jobs
+1 purge --dry-run: reads old jobs and activity
+1 purge: reads old jobs and activity
 `
 
 // scaleOp is a line of measured.

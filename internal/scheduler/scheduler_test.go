@@ -421,7 +421,7 @@ func TestOthersAreNothingToDo(t *testing.T) {
 
 // With a fixed key, a slot is skipped while an earlier slot's job isn't final, also if an application would get an error.
 func TestOneAtATime(t *testing.T) {
-	for _, on := range []job.OnDuplicate{job.KeepDuplicate, job.RefuseDuplicate} {
+	for _, on := range []job.OnDuplicate{job.IgnoreDuplicate, job.RefuseDuplicate} {
 		t.Run(string(on), func(t *testing.T) { each(t, func(s *shop) { s.oneAtATime(on) }) })
 	}
 }

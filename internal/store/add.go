@@ -272,7 +272,7 @@ func (q *Queue) Prepare(jobs []job.Params) (prepared []job.Params, err error) {
 // key isn't final, isNew is false and id is that job's; a refusal would only come again until that job ends.
 func (q *Queue) EnqueueSlot(ctx context.Context, tx *engine.Tx, j job.Params, by string) (id int64, isNew bool, err error) {
 	if j.OnDuplicate == job.RefuseDuplicate {
-		j.OnDuplicate = job.KeepDuplicate
+		j.OnDuplicate = job.IgnoreDuplicate
 	}
 	prepared, err := q.Prepare([]job.Params{j})
 	if err != nil {

@@ -69,7 +69,7 @@ func (q *Queue) end(ctx context.Context, tx *engine.Tx, j *job.Job, o job.Outcom
 	entry = q.Entry(j, activity.Finished)
 	entry.RunMS, entry.Error, entry.Output = o.Ran.Milliseconds(), next.Error, o.Output
 	switch {
-	case !next.Status.IsFinal() && o.Verdict == job.Released:
+	case !next.Status.IsFinal() && o.IsRelease():
 		entry.State = activity.Released
 	case !next.Status.IsFinal():
 		entry.State = activity.Error

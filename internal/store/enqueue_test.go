@@ -227,7 +227,7 @@ func TestWouldEnqueue(t *testing.T) {
 			lists["many"] = append(lists["many"], fmt.Sprint("many", n))
 		}
 		lists["many"] = append(lists["many"], "many0")
-		for _, how := range []job.OnDuplicate{job.KeepDuplicate, job.ReplaceDuplicate, job.RefuseDuplicate} {
+		for _, how := range []job.OnDuplicate{job.IgnoreDuplicate, job.ReplaceDuplicate, job.RefuseDuplicate} {
 			for name, keys := range lists {
 				var jobs []job.Params
 				for _, key := range keys {

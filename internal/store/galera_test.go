@@ -104,7 +104,7 @@ func TestGaleraDuplicateAmongMany(t *testing.T) {
 // Callers at all nodes enqueue the same keys: the second finds the first one's job, or replaces it.
 func TestGaleraSameKeys(t *testing.T) {
 	all := nodes(t)
-	for _, on := range []job.OnDuplicate{job.ReplaceDuplicate, job.KeepDuplicate} {
+	for _, on := range []job.OnDuplicate{job.ReplaceDuplicate, job.IgnoreDuplicate} {
 		var wg sync.WaitGroup
 		var mu sync.Mutex
 		last := map[string]map[string]bool{}

@@ -298,6 +298,7 @@ func TestProceduresRefuse(t *testing.T) {
 			{31002, "lock_seconds", "worker_register", []any{"w3", "h", 1, 0}},
 			{31014, "worker " + idOf("w2"), "worker_register", []any{"w2", "h", 1, 60}},
 			{31014, "worker " + idOf("ended"), "worker_register", []any{"ended", "h", 1, 60}},
+			{31014, "worker " + idOf("late"), "worker_register", []any{"late", "h", 1, 60}}, // its lock has just expired
 			{31001, "worker_secret is missing", "worker_heartbeat", []any{nil}},
 			{31005, "unknown worker " + idOf("w3"), "worker_heartbeat", []any{"w3"}},
 			{31006, "worker " + idOf("ended"), "worker_heartbeat", []any{"ended"}},

@@ -360,7 +360,7 @@ func TestEnqueueTheSameKeysAtOnce(t *testing.T) {
 			own := slices.Clone(jobs)
 			rand.Shuffle(len(own), func(i, j int) { own[i], own[j] = own[j], own[i] })
 			for i := range own {
-				own[i].OnDuplicate = []job.OnDuplicate{job.KeepDuplicate, job.ReplaceDuplicate}[n%2]
+				own[i].OnDuplicate = []job.OnDuplicate{job.IgnoreDuplicate, job.ReplaceDuplicate}[n%2]
 			}
 			wg.Go(func() {
 				added, err := s.EnqueueMany(s.t.Context(), own)
@@ -847,7 +847,7 @@ func TestOnDuplicate(t *testing.T) {
 		with := func(key, data string, what job.OnDuplicate) job.Params {
 			return job.Params{Type: "send", Key: key, Data: data, OnDuplicate: what, Priority: &low}
 		}
-		a := s.add(with("a", "1", job.ReplaceDuplicate), with("a", "2", job.ReplaceDuplicate), with("a", "3", job.KeepDuplicate))
+		a := s.add(with("a", "1", job.ReplaceDuplicate), with("a", "2", job.ReplaceDuplicate), with("a", "3", job.IgnoreDuplicate))
 		j := s.wantState(a[0].ID, job.Initial, "available", 0)
 		ensure(s.t, j.Data == "2" && a[1].Replaced && !a[2].Replaced && a[2].Duplicate, "data %s, added %+v", j.Data, a)
 		s.lockOutside("w", a[0].ID)

@@ -77,6 +77,23 @@ func TestWhy(t *testing.T) {
 	})
 }
 
+// Until its program is ready, the timeout of an attempt doesn't run.
+func TestWhyOfAProgramThatStarts(t *testing.T) {
+	for _, start := range []time.Duration{0, 5 * time.Minute} {
+		suiteWith(t, func(o *queue.Options) { o.Types[0].StartTimeout = start }, func(s env) {
+			id := s.add(job.Params{Type: "send", Timeout: time.Minute})[0].ID
+			s.start("w", 1)
+			s.exec("UPDATE shop_workers SET heartbeat = '2036-01-01 00:00:00'")
+			s.exec("UPDATE shop_emails SET start_time = '2026-01-01 00:00:00'")
+			want := "since 2026-01-01 00:00:00 UTC, at most until 2026-01-01 00:01:00 UTC, by"
+			if start > 0 {
+				want = "since 2026-01-01 00:00:00 UTC, at most until 2026-01-01 00:06:00 UTC (1m after its program is ready, which may take 5m), by"
+			}
+			s.wantWhy(id, want)
+		})
+	}
+}
+
 func TestWhyOfTheOtherLimits(t *testing.T) {
 	change := func(o *queue.Options) {
 		asynchronous(o)

@@ -147,7 +147,12 @@ func (w *Why) holder() (who, until string) {
 		return who + fmt.Sprintf("silent for %s: unless it comes back it is declared dead in %s,"+
 			" and the next worker takes the job back", brief(w.now.Sub(w.worker.Heartbeat.Time)), brief(dead)), ""
 	}
-	return who + "whose lock lasts until " + lock, ", at most until " + w.local(w.Job.StartTime.Add(w.Job.Timeout))
+	t, _ := w.queue.s.Configured(w.Job.Type)
+	until = ", at most until " + w.local(w.Job.StartTime.Add(t.StartTimeout+w.Job.Timeout))
+	if t.StartTimeout > 0 {
+		until += fmt.Sprintf(" (%s after its program is ready, which may take %s)", policy.Brief(w.Job.Timeout), policy.Brief(t.StartTimeout))
+	}
+	return who + "whose lock lasts until " + lock, until
 }
 
 // settler returns the worker that last ran a final job, if known.

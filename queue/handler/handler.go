@@ -74,7 +74,7 @@ func Log(log *slog.Logger) Middleware {
 			tell := func(became job.Status, retryAt time.Time, o job.Outcome) {
 				log := log.With("ran", o.Ran)
 				switch again := became == job.StatusAvailable || became == job.StatusScheduled; {
-				case again && o.Verdict == job.Released:
+				case again && o.IsRelease():
 					log.Info("job released", "retry_at", retryAt)
 				case again:
 					log.Warn("job will be retried", "error", o.Reason(), "retry_at", retryAt)

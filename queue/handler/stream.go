@@ -113,7 +113,7 @@ func (s *Stream) Handle(ctx context.Context, j *job.Job) (outcome job.Outcome) {
 		if pause, ok := errors.AsType[*pausing](err); ok {
 			return job.Outcome{Verdict: job.NotBegun, Error: err.Error(), RetryAfter: max(1, time.Until(pause.until))}
 		} else if err == errNoRoom { //nolint:errorlint // the identical error
-			return job.Outcome{Verdict: job.NotBegun, Error: err.Error()}
+			return job.Outcome{Verdict: job.NotBegun} // without an error
 		} else if err != nil {
 			return tryAgain(err.Error())
 		}

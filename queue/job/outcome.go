@@ -33,6 +33,11 @@ const (
 // IsError says whether the verdict requires a retry decision.
 func (v Verdict) IsError() bool { return v == TryAgain || v == Failed }
 
+// IsRelease says that the handler put the job back without an error: also because it has no room now.
+func (o Outcome) IsRelease() bool {
+	return o.Verdict == Released || o.Verdict == NotBegun && o.Error == ""
+}
+
 // Outcome is how an attempt ended.
 type Outcome struct {
 	Verdict Verdict

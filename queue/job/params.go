@@ -39,17 +39,17 @@ type Params struct {
 // OnDuplicate says what to do if a job with the same type and key isn't final.
 type OnDuplicate string
 
-// The empty OnDuplicate is KeepDuplicate.
+// The empty OnDuplicate is IgnoreDuplicate.
 const (
-	// KeepDuplicate keeps the existing job and discards the new one.
-	KeepDuplicate OnDuplicate = "keep"
+	// IgnoreDuplicate leaves the existing job as it is and ignores the new one.
+	IgnoreDuplicate OnDuplicate = "ignore"
 	// ReplaceDuplicate overwrites the existing job, which keeps its ID, unless it has started.
 	ReplaceDuplicate OnDuplicate = "replace"
 	// RefuseDuplicate returns a DuplicateError with the existing job.
 	RefuseDuplicate OnDuplicate = "error"
 )
 
-var onDuplicates = []OnDuplicate{KeepDuplicate, ReplaceDuplicate, RefuseDuplicate}
+var onDuplicates = []OnDuplicate{IgnoreDuplicate, ReplaceDuplicate, RefuseDuplicate}
 
 // Check returns ErrInvalid for a job that every queue refuses.
 func (j Params) Check() error {
@@ -81,7 +81,7 @@ func (j Params) Check() error {
 	case j.Priority != nil && (*j.Priority < -maxInt || *j.Priority > maxInt):
 		return fmt.Errorf("%w: priority %d is not from %d to %d", ErrInvalid, *j.Priority, -maxInt, maxInt)
 	case j.OnDuplicate != "" && !slices.Contains(onDuplicates, j.OnDuplicate):
-		return fmt.Errorf("%w: on_duplicate %q is not one of keep, replace, error", ErrInvalid, j.OnDuplicate)
+		return fmt.Errorf("%w: on_duplicate %q is not one of ignore, replace, error", ErrInvalid, j.OnDuplicate)
 	case !j.At.IsZero() && (j.At.UTC().Year() < 1970 || j.At.UTC().Year() > 9998):
 		return fmt.Errorf("%w: scheduled_run_time %s is not between 1970 and 9998", ErrInvalid, j.At.Format(time.RFC3339))
 	}

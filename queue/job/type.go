@@ -14,6 +14,9 @@ type Type struct {
 	Name string
 	// Timeout is how long an attempt may last, in whole seconds.
 	Timeout time.Duration
+	// StartTimeout is how long the type's program may start before an attempt's timeout begins; 0 if that begins at once. It only tells
+	// operators when an attempt ends at the latest.
+	StartTimeout time.Duration
 	// Priority orders due jobs; by default the lowest number starts first.
 	Priority int
 	// ThrottleFactor is the weight counted against the queue's throttle limit.

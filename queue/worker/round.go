@@ -254,6 +254,8 @@ func (d *dispatcher) count(s *source, r *round, done store.Done) {
 			d.Log.Warn("lock lost: the outcome changes nothing", "queue", s.Name, "job", e.Job.ID, "attempt", e.Job.Attempt)
 		case slices.ContainsFunc(done.Unsettled, func(u store.Settled) bool { return u.Job == e.Job }):
 		case e.Asked: // counted when the attempt ended
+		case e.Outcome.Verdict == job.NotBegun && e.Outcome.IsRelease():
+			d.summary.Finished++
 		case e.Outcome.Verdict == job.Released && done.Ended[e.Job.ID].Status == job.StatusFailed, // it was the last, and counts
 			e.Outcome.Verdict.IsError(), slices.Contains([]job.Verdict{job.Stopped, job.Interrupted, job.NotBegun}, e.Outcome.Verdict):
 			d.summary.Errors++
