@@ -374,8 +374,10 @@ func TestCalm(t *testing.T) {
 	value[int](b, `document.getElementById("pause").click(), 0`)
 	b.waitFor("unseen")
 	// nothing moves for people who don't want that
+	const moves = `getComputedStyle(Object.assign(document.querySelector("li.row"), { className: "row fresh" })).animationName`
+	dbtest.Same(t, value[string](b, moves), "fresh")
 	call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-reduced-motion", Value: "reduce"}}})
-	dbtest.Same(t, value[string](b, `getComputedStyle(document.querySelector("li.row")).animationName`), "none")
+	dbtest.Same(t, value[string](b, moves), "none")
 }
 
 // TestGettingIn: a link in another site's page leads to the job while the session lives; without one, a page says what to do.

@@ -42,6 +42,7 @@ const patch = (old, next) => {
   for (const n of news) {
     const same = idOf(n) ? known.get(idOf(n)) : like(at, n) ? at : null;
     while (same && at && at !== same && !(idOf(at) && ids.has(idOf(at)))) at = drop(at);
+    if (!same && n.matches?.("li.row")) n.classList.add("fresh");
     if (!same) old.insertBefore(n, at);
     else if (same !== at) old.insertBefore(same, at);
     else at = at.nextSibling;
