@@ -259,7 +259,7 @@ func TestProceduresOperate(t *testing.T) {
 		equal(t, s.one("job_answer", "emails", nil, "send", "ü", "retry", nil, nil)["changed"], "0")
 		last := s.one("job_answer", "emails", again["id"], nil, nil, "finished", "17", `{"token": "`+running.AttemptToken+`"}`)
 		ensure(t, last["state"] == "final" && last["changed"] == "1", "%v", last)
-		s.wantHistory(running.ID, "added/0 starting/1 error/1 finished/1")
+		s.wantHistory(running.ID, "added/0 rescheduled/0 rescheduled/0 starting/1 stopping/1 error/1 finished/1")
 		equal(t, s.get(running.ID).Result, "17")
 
 		equal(t, s.one("queue_pause", "emails", true)["paused"], "1")
