@@ -271,7 +271,7 @@ func (s *shown) beginning(i *instance, j *job.Job) (said []string) {
 		added += fmt.Sprintf(", to repeat job %d", j.RetryOf)
 	}
 	if s.by != nil {
-		added += ", by " + *s.by
+		added += ", by " + strings.TrimPrefix(*s.by, "by ")
 	}
 	said = append(said, added)
 	switch first := len(s.Attempts) > 0; {

@@ -126,7 +126,7 @@ func summed(counts map[key]Counts) map[key]Counts {
 func recount(entries []activity.Entry, from, to time.Time) (map[key]Counts, Workers) {
 	counts, workers := map[key]Counts{}, Workers{}
 	for _, e := range entries {
-		if e.At.Before(from) || !e.At.Before(to) || e.Kind == activity.Job && e.State == activity.Cancelled {
+		if e.At.Before(from) || !e.At.Before(to) || e.Kind != activity.Worker && slices.Contains(activity.Operated, e.State) {
 			continue
 		}
 		if e.Kind == activity.Worker {

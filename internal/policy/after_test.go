@@ -37,7 +37,7 @@ func TestAfter(t *testing.T) {
 							what := []any{verdict, count, wish, attempts, attempt, uncounted, next}
 							dbtest.Ensure(t, next.Status.IsFinal() != again && (!again || next.Scheduled.Equal(at)), "when it runs again: %v", what)
 							dbtest.Ensure(t, (next.Uncounted == uncounted+1) == free && (next.Interrupts == 2) == (free && verdict != job.Released), "what counts: %v", what)
-							good := verdict == job.Finished || verdict == job.Released && again
+							good := verdict == job.Finished || verdict == job.Released && again || verdict == job.NotBegun // without an error, as here
 							dbtest.Ensure(t, (next.Error == job.None) == good && (next.Status == job.StatusFinished) == (verdict == job.Finished), "its error: %v", what)
 						}
 					}

@@ -92,6 +92,7 @@ var talks = []talk{
 	{args: "status --shards", of: awaiting},
 	{args: "jobs", of: awaiting},
 	{args: "jobs --json", of: failedOn},
+	{args: "find KEY", of: failedOn},
 	{args: "show files ID", of: failedOn},
 	{args: "why files ID", of: waiting},
 	{args: "failures", of: failedOn},

@@ -220,6 +220,11 @@ func (q *Queue) newest(ctx context.Context, by Filter, most int) (ids []int64, e
 			if ids = append(ids, some...); err != nil || most > 0 && len(ids) == most {
 				return ids, err
 			}
+			if len(some) == 0 && high > low {
+				if high, err = q.endBelow(ctx, high); err != nil {
+					return nil, err
+				}
+			}
 			q.tell(all-(high-low), all)
 		}
 	}
@@ -233,18 +238,26 @@ func (q *Queue) ids(ctx context.Context, w engine.Where, hint string, most int) 
 	return ids, texts.Wrap(err, "find jobs of %s", q.s.Name)
 }
 
-// span returns the IDs among which the selected jobs are: low, and one above the last.
+// span returns the IDs among which the selected jobs are: low, and one above the last. A row with the highest possible ID isn't
+// among them.
 func (q *Queue) span(ctx context.Context, by Filter) (low, high int64, err error) {
 	from, ends := " FROM "+q.s.Table(), struct{ Low, High int64 }{}
 	// SQLite reads all of the table for both at once
-	query := "SELECT COALESCE((SELECT MIN(id)" + from + "), 1) AS low, COALESCE((SELECT MAX(id)" + from + "), 0) + 1 AS high"
-	if err = q.s.DB().SQL.GetContext(ctx, &ends, query); err == nil && by.Among > 0 {
+	query := "SELECT COALESCE((SELECT MIN(id)" + from + "), 1) AS low, COALESCE((SELECT MAX(id)" + from + "), 0) AS high"
+	err = q.s.DB().SQL.GetContext(ctx, &ends, query)
+	if ends.High = min(ends.High, math.MaxInt64-1) + 1; err == nil && by.Among > 0 {
 		err = q.s.DB().SQL.GetContext(ctx, &ends.Low, "SELECT COALESCE(MIN(id), 1) FROM (SELECT id"+from+" ORDER BY id DESC LIMIT ?) AS newest", by.Among)
 	}
 	if err == nil && !by.Until.IsZero() { // a job is changed after it was added
 		ends.High, err = q.addedBefore(ctx, by.Until.Add(addedLate), ends.Low, ends.High)
 	}
 	return ends.Low, ends.High, texts.Wrap(err, "find jobs of %s", q.s.Name)
+}
+
+// endBelow is one above the last ID below another: IDs may have gaps of any size.
+func (q *Queue) endBelow(ctx context.Context, id int64) (end int64, err error) {
+	err = q.s.DB().SQL.GetContext(ctx, &end, "SELECT COALESCE(MAX(id), 0) + 1 FROM "+q.s.Table()+" WHERE id < ?", id)
+	return end, texts.Wrap(err, "find jobs of %s", q.s.Name)
 }
 
 // addedLate is how much earlier than a job before it, by ID, a job may be added: transactions take their time, and clocks differ.

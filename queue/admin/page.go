@@ -193,8 +193,11 @@ func (q *Queue) lookByID(ctx context.Context, by Filter, o PageOptions, take fun
 		}
 		if o.Oldest {
 			low = to + 1
-		} else {
-			high = from - 1
+		} else if high = from - 1; len(ids) == 0 && low <= high {
+			if high, err = q.endBelow(ctx, from); err != nil {
+				return "", looked, err
+			}
+			high--
 		}
 		if low <= high && time.Now().After(deadline) {
 			return map[bool]place{true: {ID: low - 1}, false: {ID: high + 1}}[o.Oldest].String(), looked, nil

@@ -3,7 +3,9 @@ package admin
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -180,12 +182,19 @@ func (q *front) begin(ctx context.Context, at map[string]int64, first bool) erro
 	return err
 }
 
-// time reads when the newest job that isn't searched was added.
+// time goes to the newest job that isn't searched, and reads when it was added.
 func (q *front) time(ctx context.Context) error {
-	var at engine.Time
-	err := q.s.DB().SQL.GetContext(ctx, &at, "SELECT "+q.s.DB().SQL.TimeText("create_time")+" FROM "+q.s.Table()+" "+q.s.DB().SQL.ByID+
+	var newest struct {
+		ID int64
+		At engine.Time
+	}
+	err := q.s.DB().SQL.GetContext(ctx, &newest, "SELECT id, "+q.s.DB().SQL.TimeText("create_time")+" AS at FROM "+q.s.Table()+" "+q.s.DB().SQL.ByID+
 		" WHERE id < ? ORDER BY id DESC LIMIT 1", q.Below)
-	q.at = at.Time
+	if errors.Is(err, sql.ErrNoRows) { // the rest has been purged meanwhile
+		q.Below = 0
+		return nil
+	}
+	q.at, q.Below = newest.At.Time, newest.ID+1
 	return err
 }
 
