@@ -94,14 +94,14 @@ func (m metrics) row(k key) *metric {
 // eachMetric calls f with each row of the hours in [from, to), by hour, queue and job type. f must not keep the row,
 // which is reused.
 func (m *Monitor) eachMetric(ctx context.Context, in engine.Reader, from, to time.Time, f func(*metric)) error {
-	return m.eachMetricOf(ctx, in, from, to, nil, f)
+	return m.eachMetricOf(ctx, in, [2]time.Time{from, to}, nil, f)
 }
 
-// eachMetricOf is eachMetric of one job type, or of all for nil.
-func (m *Monitor) eachMetricOf(ctx context.Context, in engine.Reader, from, to time.Time, of *key, f func(*metric)) error {
+// eachMetricOf is eachMetric, between two times, of one job type, or of all for nil.
+func (m *Monitor) eachMetricOf(ctx context.Context, in engine.Reader, between [2]time.Time, of *key, f func(*metric)) error {
 	query := "SELECT " + m.db.SQL.TimeColumn("hour") + ", " + metricCounts + ", " + m.db.SQL.TimeColumn("gauge_time") + " FROM " + m.db.Metrics() +
 		" WHERE hour >= ? AND hour < ?"
-	args := []any{engine.At(from), engine.At(to)}
+	args := []any{engine.At(between[0]), engine.At(between[1])}
 	if of != nil {
 		query, args = query+" AND queue = ? AND job_type = ?", append(args, of.queue, of.jobType)
 	}

@@ -172,13 +172,13 @@ func (m *Monitor) report(ctx context.Context, hour time.Time) (Report, error) {
 func (m *Monitor) Type(ctx context.Context, queue, jobType string, to time.Time, days ...int) (sums []TypeSums, hours []QueueHour, err error) {
 	most := slices.Max(days)
 	sums, hours = make([]TypeSums, len(days)), make([]QueueHour, 24*most)
-	err = m.eachMetricOf(ctx, m.db.SQL, to.AddDate(0, 0, -2*most), to, &key{queue, jobType}, func(r *metric) {
+	err = m.eachMetricOf(ctx, m.db.SQL, [2]time.Time{to.AddDate(0, 0, -2*most), to}, &key{queue, jobType}, func(r *metric) {
 		ago := int(to.Sub(r.Hour.Time)/time.Hour) - 1
 		for n, d := range days {
 			if ago < 24*d {
 				sums[n].Counts.add(&r.Counts)
 			} else if ago < 48*d {
-				sums[n].Before.Counts.add(&r.Counts)
+				sums[n].Before.add(&r.Counts)
 			}
 		}
 		if ago < len(hours) {
@@ -188,7 +188,7 @@ func (m *Monitor) Type(ctx context.Context, queue, jobType string, to time.Time,
 	for n := range sums {
 		sums[n].JobType = jobType
 		sums[n].Counts.sum()
-		sums[n].Before.Counts.sum()
+		sums[n].Before.sum()
 	}
 	for n := range hours {
 		hours[n].sum()

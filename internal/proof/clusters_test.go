@@ -184,17 +184,13 @@ func (c *cluster) tellLocks() {
 			"SELECT CONCAT_WS(' ', id, user, command, time, state, LEFT(info, 200)) FROM information_schema.PROCESSLIST WHERE command <> 'Sleep'",
 			"SELECT CONCAT_WS(' ', trx_mysql_thread_id, trx_state, trx_started, trx_wait_started, trx_rows_locked, LEFT(trx_query, 200)) FROM information_schema.INNODB_TRX",
 		} {
-			rows, err := db.Query(query)
-			for err == nil && rows.Next() {
-				var row string
-				err = rows.Scan(&row)
-				c.t.Logf("node %d: %s", n+1, row)
+			rows, err := dbtest.Rows(context.Background(), db, query)
+			for _, row := range rows {
+				c.t.Logf("node %d: %s", n+1, row[0].String)
 			}
 			if err != nil {
 				c.t.Logf("node %d: %v", n+1, err)
-				continue
 			}
-			_ = rows.Close()
 		}
 	}
 }

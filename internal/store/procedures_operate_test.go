@@ -304,12 +304,12 @@ func TestProceduresOnDuplicate(t *testing.T) {
 		for jobs, refusal := range map[any]string{
 			`[{"job_type": "send", "job_key": "c"}, {"job_type": "send", "options": {"in": "soon"}}]`: "job 2: in soon is not a duration",
 			`[{"job_type": "send", "job_key": "c"}, {"job_type": 7}]`:                                 "job 2: job_type or job_key is not a text",
-			`[{"job_type": "send"}, {}]`:               "31001 job 2: job_type is missing",
-			`[{"job_type": "send"}, {"type": "send"}]`: "job 2: options: unknown name type",
-			`[{"job_type": "send"}, 5]`:                "job 2: options is not a JSON object",
-			`[]`:                                       "array of 1 to 1000",
-			`{}`:                                       "array of 1 to 1000",
-			`[`:                                        "array of 1 to 1000",
+			`[{"job_type": "send"}, {}]`:                                                              "31001 job 2: job_type is missing",
+			`[{"job_type": "send"}, {"type": "send"}]`:                                                "job 2: options: unknown name type",
+			`[{"job_type": "send"}, 5]`:                                                               "job 2: options is not a JSON object",
+			`[]`:                                                                                      "array of 1 to 1000",
+			`{}`:                                                                                      "array of 1 to 1000",
+			`[`:                                                                                       "array of 1 to 1000",
 			"[" + strings.Repeat(`{"job_type": "send"},`, 1000) + `{"job_type": "send"}]`: "array of 1 to 1000",
 			nil: "31001 jobs is missing",
 		} {

@@ -47,7 +47,7 @@ type span struct {
 
 // Spans are the waits and the attempts of the story. None is too narrow to be seen.
 func (p jobPage) Spans() (spans []span) {
-	var weights, sum = []float64{}, 0.0
+	weights, sum := []float64{}, 0.0
 	add := func(from, to time.Time, class, said string) {
 		d := max(0, to.Sub(from).Seconds())
 		spans, weights, sum = append(spans, span{Class: class, Said: said + " " + texts.Duration(to.Sub(from))}), append(weights, d), sum+d

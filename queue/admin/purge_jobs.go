@@ -72,7 +72,7 @@ func (p *purge) byTime(ctx context.Context) (all bool, err error) {
 
 // stretch deletes the selected jobs that ended before a time.
 func (p *purge) stretch(ctx context.Context, w engine.Where, status job.Status, before time.Time, total *int64) error {
-	table, after := p.s.Table(), place{At: engine.At(time.Unix(0, 0)).Time.Format("2006-01-02 15:04:05")}
+	table, after := p.s.Table(), place{At: engine.At(time.Unix(0, 0)).Format("2006-01-02 15:04:05")}
 	for {
 		page := w.Clone()
 		page.And("t.scheduled_run_time >= ? AND (t.scheduled_run_time > ? OR id > ?)", after.At, after.At, after.ID)

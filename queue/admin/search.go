@@ -208,11 +208,11 @@ func (q *front) step(ctx context.Context, text string, step int64, most int) (hi
 	if id, bad := strconv.ParseInt(text, 10, 64); bad == nil {
 		w.And("id <> ?", id)
 	}
-	var any []string
+	var places []string
 	for _, in := range searched {
-		any = append(any, "INSTR("+in.column+", ?) > 0")
+		places = append(places, "INSTR("+in.column+", ?) > 0")
 	}
-	w.And("("+strings.Join(any, " OR ")+")", engine.Args(slices.Repeat([]string{text}, len(any)))...)
+	w.And("("+strings.Join(places, " OR ")+")", engine.Args(slices.Repeat([]string{text}, len(places)))...)
 	query := "SELECT id FROM " + q.s.Table() + " " + q.s.DB().SQL.ByID + w.SQL() + " ORDER BY id DESC LIMIT ?"
 	var ids []int64
 	if err := q.s.DB().SQL.SelectContext(ctx, &ids, query, append(w.Args, most)...); err != nil {
