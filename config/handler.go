@@ -183,8 +183,8 @@ func (b builder) umask(path, text string) *fs.FileMode {
 // at most concurrency, where 0 means all the worker's slots.
 func (b builder) roomIn(h Handler, concurrency int) int {
 	room := h.Processes * (h.InFlight + h.Ahead)
-	if h.Stream == nil || room >= b.slots || concurrency > 0 && room >= concurrency {
+	if h.Stream == nil || h.Ahead == 0 && room >= b.slots || concurrency > 0 && room >= concurrency {
 		return concurrency
 	}
-	return room
+	return min(room, b.slots) // jobs ahead are for a lane of their own, which knows its stream's room
 }

@@ -22,7 +22,7 @@ type Hooks struct {
 	// Settled gets what to call when the attempt's end is stored: what the job became, when it runs again, and how the
 	// attempt counts. The status is empty if the end was not stored by this worker, or its answer was lost.
 	Settled func(func(job.Status, time.Time, job.Outcome))
-	// Expire moves the end of the attempt's time to so long from now, for a handler whose Boots says so.
+	// Expire moves the end of the attempt's time to so long from now, for a stream.
 	Expire func(in time.Duration)
 	// Note gets what is heard, at any time while the handler runs.
 	Note func(add func(*Heard))

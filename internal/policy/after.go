@@ -53,7 +53,11 @@ func (a Attempt) After(now time.Time, random float64) Next {
 		d = &job.Decision{Again: true, At: now}
 	case o.Verdict == job.NotBegun:
 		n.Uncounted, n.Interrupts = n.Uncounted+1, n.Interrupts+1
-		d = &job.Decision{Again: true, At: now.Add(o.RetryAfter)}
+		at := now.Add(o.RetryAfter)
+		if o.IsRelease() { // it keeps its place in the order
+			at = j.ScheduledRunTime
+		}
+		d = &job.Decision{Again: true, At: at}
 	case o.Verdict == job.Released && o.Count && counted >= a.Policy.Attempts:
 		o.Error, d = releasedLast, &job.Decision{}
 	case o.Verdict == job.Released:

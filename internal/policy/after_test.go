@@ -34,6 +34,9 @@ func TestAfter(t *testing.T) {
 									at = now.Add(time.Minute)
 								}
 							}
+							if verdict == job.NotBegun {
+								at = j.ScheduledRunTime
+							}
 							what := []any{verdict, count, wish, attempts, attempt, uncounted, next}
 							dbtest.Ensure(t, next.Status.IsFinal() != again && (!again || next.Scheduled.Equal(at)), "when it runs again: %v", what)
 							dbtest.Ensure(t, (next.Uncounted == uncounted+1) == free && (next.Interrupts == 2) == (free && verdict != job.Released), "what counts: %v", what)

@@ -302,7 +302,7 @@ func (v *view) refused(err error) error {
 func (v *view) misspelt(q *queue.Queue, jobType string) error {
 	known, err := v.typeNames(q, "")
 	known = append(slices.Clone(known), v.Asker(q.Name).Handled...)
-	if err != nil || jobType == "" || slices.Contains(known, jobType) || v.Form("anyway") != "" {
+	if err != nil || jobType == "" || slices.Contains(known, jobType) || slices.Contains(known, job.AllTypes) || v.Form("anyway") != "" {
 		return err
 	}
 	slices.Sort(known)
@@ -337,7 +337,7 @@ func (s *Server) enqueue(v *view) error {
 	}
 	s.changed(q.Name)
 	said := saidOf(added)
-	if !slices.Contains(s.Asker(q.Name).Handled, j.Type) {
+	if handled := s.Asker(q.Name).Handled; !slices.Contains(handled, j.Type) && !slices.Contains(handled, job.AllTypes) {
 		said += " This config has no handler for its type."
 	}
 	return v.back(nil, fmt.Sprintf("/queues/%s/jobs/%d", q.Name, added.ID), said)

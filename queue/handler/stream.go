@@ -220,10 +220,14 @@ func (p *pausing) Error() string { return p.text }
 // launch starts a program for a job.
 func (s *Stream) launch(ctx context.Context) (t *talk, err error) {
 	t, err = s.open(ctx)
-	if err != nil && ctx.Err() == nil {
+	failed := err != nil && ctx.Err() == nil
+	if failed {
 		s.wasFutile(err.Error())
 	}
 	s.mu.Lock()
+	if failed {
+		err = &pausing{s.startAt, err.Error()}
+	}
 	s.starting--
 	if err == nil {
 		t.taken = 1
@@ -301,6 +305,9 @@ func (s *Stream) wasFutile(end string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lastEnd = end
+	if time.Now().Before(s.startAt) { // it began before the pause, beside others that ended too
+		return
+	}
 	if s.futile++; s.futile > 1 {
 		delay := min(time.Second<<min(s.futile-2, 10), maxStartDelay)
 		s.startAt = time.Now().Add(delay)

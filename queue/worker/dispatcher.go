@@ -53,6 +53,9 @@ func (d *dispatcher) dispatch() {
 func (d *dispatcher) until() time.Duration {
 	until := pollEvery
 	for _, s := range d.sources {
+		for _, at := range s.resting {
+			until = min(until, max(0, time.Until(at)))
+		}
 		if soon := time.Until(s.startsAt()); soon > 0 && d.accepting() {
 			until = min(until, soon)
 		}

@@ -143,6 +143,8 @@ func (s shop) rests(o queue.Options, name string) {
 			return job.Outcome{Verdict: job.NotBegun, Error: "not started: no table", RetryAfter: pause}
 		}),
 		"once": handler.Func(func(context.Context, *job.Job) error {
+			mu.Lock()
+			defer mu.Unlock()
 			if time.Since(began) < 5*pause/2 {
 				others++
 			}
@@ -168,8 +170,8 @@ func (s shop) rests(o queue.Options, name string) {
 // booting is a handler that moves the end of its time.
 type booting struct{ handler.Func }
 
-// Boots makes it one.
-func (booting) Boots() bool { return true }
+// Room makes it one.
+func (booting) Room() int { return 100 }
 
 // TestBoots: such a handler has the time that it asks for; interruptions still reach it.
 func TestBoots(t *testing.T) {

@@ -59,7 +59,7 @@ func (r *runner) begin(s *source, j *job.Job) {
 		a.settled.Store(&f)
 	}
 	hooks := handling.Hooks{Look: r.lease.check, Say: say, End: abandon, Settled: settled}
-	if a.boots = s.isStream(j.Type); a.boots {
+	if a.boots = s.streamOf(j.Type) != nil; a.boots {
 		hooks.Expire = a.expire
 	}
 	a.handled = handling.With(a, hooks)

@@ -2,7 +2,7 @@ package worker
 
 import (
 	"maps"
-	"math"
+	"reflect"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -213,11 +213,15 @@ func (s *source) taken() int {
 
 // room is how many jobs the handlers can have at once now.
 func (s *source) room() (n int) {
+	var seen []stream
 	for _, t := range s.types {
-		if s.streams[t] == nil {
-			return math.MaxInt32
+		of := s.streamOf(t)
+		if of == nil {
+			return 1 << 20
 		}
-		n += s.streams[t].Room()
+		if !slices.ContainsFunc(seen, func(one stream) bool { return reflect.TypeOf(of).Comparable() && one == of }) {
+			seen, n = append(seen, of), n+of.Room()
+		}
 	}
 	return n
 }

@@ -78,12 +78,12 @@ func (q Queue) retryHandler(jobType string) handler.RetryHandler {
 	return q.RetryHandlers[job.AllTypes]
 }
 
-// isStream says whether the handler of a job type is a stream.
-func (q Queue) isStream(jobType string) bool {
+// streamOf is the handler of a job type if it is a stream; else nil.
+func (q Queue) streamOf(jobType string) stream {
 	if _, own := q.Handlers[jobType]; !own {
 		jobType = job.AllTypes
 	}
-	return q.streams[jobType] != nil
+	return q.streams[jobType]
 }
 
 func (q Queue) store() *store.Queue { return (*store.Queue)(q.Queue) }
