@@ -85,7 +85,7 @@ func TestViewsReadFewRows(t *testing.T) {
 			"SELECT id FROM shop_emails$jobs WHERE status = 'failed' AND error = 'no'":                           1,
 			"SELECT COUNT(*) FROM shop_emails$jobs WHERE state = 'error'":                                        1,
 			"SELECT id FROM shop_emails$failures WHERE error = 'no'":                                             1,
-			"SELECT id FROM shop_emails$failures WHERE id = 2":                                                   1,
+			fmt.Sprint("SELECT id FROM shop_emails$failures WHERE id = ", s.nth(2)):                              1,
 			"SELECT id FROM shop_emails$failures WHERE job_type = 'send' AND job_key = 'l'":                      1,
 		} {
 			var found []int64
