@@ -129,7 +129,8 @@ func (s *source) serve() {
 
 // rest has a source start no more jobs for a handler that can't begin any now.
 func (d *dispatcher) rest(s *source, a *attempt) {
-	name, until := a.Job.Type, time.Now().Add(a.Outcome.RetryAfter)
+	// a moment longer, so that its jobs are due then: their time counts from the round that sends them back
+	name, until := a.Job.Type, time.Now().Add(a.Outcome.RetryAfter+200*time.Millisecond)
 	if !slices.Contains(s.types, name) {
 		name = job.AllTypes
 	}
