@@ -255,7 +255,7 @@ func me() string {
 	return strconv.Itoa(os.Getuid())
 }
 
-// operator is who runs a command, for the activity.
+// operator names the person who runs a command.
 func operator() string { return cmp.Or(os.Getenv("SUDO_USER"), me()) }
 
 // runAs says as which user and on which host to run a mail's commands, and names the instance.

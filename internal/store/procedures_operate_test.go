@@ -301,23 +301,26 @@ func TestProceduresOnDuplicate(t *testing.T) {
 		equal(t, list[2]["id"], list[0]["id"])
 		equal(t, strings.Join(column[string](s, "SELECT CONCAT(REPLACE(job_data, ' ', ''), ' ', status) FROM shop_emails WHERE id IN (?, ?, ?) ORDER BY id",
 			list[0]["id"], list[1]["id"], list[3]["id"]), ", "), `{"x":[1,"ü"]} available, text available, NONE scheduled`)
-		for jobs, refusal := range map[any]string{
-			`[{"job_type": "send", "job_key": "c"}, {"job_type": "send", "options": {"in": "soon"}}]`: "job 2: in soon is not a duration",
-			`[{"job_type": "send", "job_key": "c"}, {"job_type": 7}]`:                                 "job 2: job_type or job_key is not a text",
-			`[{"job_type": "send"}, {}]`:                                                              "31001 job 2: job_type is missing",
-			`[{"job_type": "send"}, {"type": "send"}]`:                                                "job 2: options: unknown name type",
-			`[{"job_type": "send"}, 5]`:                                                               "job 2: options is not a JSON object",
-			`[]`:                                                                                      "array of 1 to 1000",
-			`{}`:                                                                                      "array of 1 to 1000",
-			`[`:                                                                                       "array of 1 to 1000",
-			"[" + strings.Repeat(`{"job_type": "send"},`, 1000) + `{"job_type": "send"}]`: "array of 1 to 1000",
-			nil: "31001 jobs is missing",
+		for _, c := range []struct {
+			jobs    any
+			refusal string
+		}{
+			{`[{"job_type": "send", "job_key": "c"}, {"job_type": "send", "options": {"in": "soon"}}]`, "job 2: in soon is not a duration"},
+			{`[{"job_type": "send", "job_key": "c"}, {"job_type": 7}]`, "job 2: job_type or job_key is not a text"},
+			{`[{"job_type": "send"}, {}]`, "31001 job 2: job_type is missing"},
+			{`[{"job_type": "send"}, {"type": "send"}]`, "job 2: options: unknown name type"},
+			{`[{"job_type": "send"}, 5]`, "job 2: options is not a JSON object"},
+			{`[]`, "array of 1 to 1000"},
+			{`{}`, "array of 1 to 1000"},
+			{`[`, "array of 1 to 1000"},
+			{"[" + strings.Repeat(`{"job_type": "send"},`, 1000) + `{"job_type": "send"}]`, "array of 1 to 1000"},
+			{nil, "31001 jobs is missing"},
 		} {
 			code := uint16(31002)
-			if after, ok := strings.CutPrefix(refusal, "31001 "); ok {
-				code, refusal = 31001, after
+			if after, ok := strings.CutPrefix(c.refusal, "31001 "); ok {
+				code, c.refusal = 31001, after
 			}
-			s.wantRefusal(code, refusal, "job_submit_many", "emails", jobs)
+			s.wantRefusal(code, c.refusal, "job_submit_many", "emails", c.jobs)
 		}
 		equal(t, len(s.call("emails$job_submit_many", "["+strings.Repeat(`{"job_type": "send"},`, 999)+`{"job_type": "send"}]`)), 1000)
 	})

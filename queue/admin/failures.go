@@ -1,0 +1,110 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hipq/hipq/internal/store"
+	"github.com/hipq/hipq/internal/texts"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// failuresMost is how many kinds of failures are distinguished, among the newest failuresAmong jobs.
+const failuresMost, failuresAmong = 1000, 1_000_000
+
+// Failure is a group of jobs of one type with the same error fingerprint, which ignores numbers, IDs, times and quoted paths.
+type Failure struct {
+	Type string `json:"job_type"`
+	// Fingerprint is eight hex digits that these errors share. It is stable across hipq versions.
+	Fingerprint string `json:"fingerprint"`
+	// Jobs is the number of jobs in the group.
+	Jobs int64 `json:"jobs"`
+	// First is when the first of these jobs failed.
+	First job.Time `json:"first"`
+	// Last is when the last of these jobs failed.
+	Last job.Time `json:"last"`
+	// Hours is how many jobs failed in each hour; the keys are the beginnings of the hours, in UTC.
+	Hours map[time.Time]int64 `json:"-"`
+	// Example is the id of the newest job.
+	Example int64 `json:"example"`
+	// Error is the beginning of its error.
+	Error string `json:"-"`
+	// State is "failed", "retry" (the jobs will be retried) or, with --state=closed, "closed".
+	State Status `json:"state"`
+	// NextRetry is when the first of these jobs is retried, if State is "retry".
+	NextRetry job.Time `json:"next_retry"`
+}
+
+// Failures are the selected failed jobs, grouped by failure.
+type Failures struct {
+	// Kinds are the groups with the newest jobs, largest group first.
+	Kinds []Failure
+	// Others is how many jobs failed in other ways.
+	Others int64
+	// More says that Failures ignored older jobs.
+	More bool
+}
+
+var failureColumns = store.Only("id", "job_type", "status", "error", "update_time", "scheduled_run_time")
+
+// Failures groups jobs by type and error fingerprint. by.Status is Failed (the default), Closed or Retry; by.Limit limits the
+// groups, at most 1,000. It reads the newest million jobs in pages, and locks nothing.
+func (q *Queue) Failures(ctx context.Context, by Filter) (Failures, error) {
+	by.Status = cmp.Or(by.Status, Failed)
+	ids, err := q.newest(ctx, by, failuresAmong+1)
+	if err != nil {
+		return Failures{}, err
+	}
+	g := grouping{by: by, at: map[[2]string]int{}}
+	err = q.each(ctx, by, ids[:min(len(ids), failuresAmong)], failureColumns, func(j *job.Job) error {
+		g.add(j)
+		return nil
+	})
+	found := g.sorted()
+	found.More = len(ids) > failuresAmong
+	return found, err
+}
+
+// grouping groups failed jobs by type and fingerprint.
+type grouping struct {
+	by    Filter
+	found Failures
+	// at has the indexes of the kinds.
+	at map[[2]string]int
+}
+
+func (g *grouping) add(j *job.Job) {
+	key := [2]string{j.Type, texts.Fingerprint(j.Error)}
+	n, known := g.at[key]
+	switch {
+	case g.by.Fingerprint != "" && g.by.Fingerprint != key[1], g.by.Status == Retry && j.Error == job.None:
+		return
+	case !known && len(g.found.Kinds) == min(cmp.Or(max(g.by.Limit, 0), failuresMost), failuresMost):
+		g.found.Others++
+		return
+	case !known:
+		n, g.at[key] = len(g.found.Kinds), len(g.found.Kinds)
+		beginning := strings.ToValidUTF8(j.Error[:min(len(j.Error), texts.FingerprintBytes)], "")
+		g.found.Kinds = append(g.found.Kinds, Failure{
+			Type: j.Type, State: g.by.Status, Fingerprint: key[1], First: job.Time{Time: j.UpdateTime}, Example: j.ID, Error: beginning,
+			Hours: map[time.Time]int64{},
+		})
+	}
+	f := &g.found.Kinds[n]
+	f.Jobs++
+	f.Hours[j.UpdateTime.UTC().Truncate(time.Hour)]++
+	if next := f.NextRetry; g.by.Status == Retry && (next.IsZero() || j.ScheduledRunTime.Before(next.Time)) {
+		f.NextRetry.Time = j.ScheduledRunTime
+	}
+	f.First.Time = slices.MinFunc([]time.Time{f.First.Time, j.UpdateTime}, time.Time.Compare)
+	f.Last.Time = slices.MaxFunc([]time.Time{f.Last.Time, j.UpdateTime}, time.Time.Compare)
+}
+
+// sorted returns the largest groups first.
+func (g *grouping) sorted() Failures {
+	slices.SortStableFunc(g.found.Kinds, func(a, b Failure) int { return cmp.Compare(b.Jobs, a.Jobs) })
+	return g.found
+}
