@@ -252,3 +252,21 @@ queues:
 		dbtest.Same(t, c.Queues[0].Types[i].StartTimeout, want, c.Queues[0].Types[i].Name)
 	}
 }
+
+// TestRoomOfStreams: as many jobs of a stream run at once as its programs take. With jobs ahead, also if those fill the worker, because
+// other handlers' jobs don't wait for its programs.
+func TestRoomOfStreams(t *testing.T) {
+	for handler, want := range map[string]int{
+		"{exec: ['true']}":                                         0,
+		"{stream: ['true']}":                                       0,
+		"{stream: ['true'], processes: 3}":                         3,
+		"{stream: ['true'], processes: 3, in_flight: 2}":           6,
+		"{stream: ['true'], processes: 4, in_flight: 2}":           0,
+		"{stream: ['true'], processes: 2, ahead: 1}":               4,
+		"{stream: ['true'], processes: 4, ahead: 1}":               8,
+		"{stream: ['true'], processes: 4, in_flight: 2, ahead: 9}": 8,
+	} {
+		c := mustLoad(t, "name: shop\nworker: {concurrency: 8}\nqueues: [{name: emails, job_types: [{name: send, handler: "+handler+"}]}]\n")
+		dbtest.Same(t, c.Queues[0].Types[0].Concurrency, want, handler)
+	}
+}
