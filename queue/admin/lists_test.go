@@ -1,6 +1,7 @@
 package admin_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -222,5 +223,29 @@ job rescheduled 4 by anna
 job cancelled 5 by anna
 queue paused 0 by anna
 queue resumed 0 NONE`, added[0].ID))
+	})
+}
+
+// TestListsJumpOverGaps: a gap in the ids costs no time, in a list, a page and a search.
+func TestListsJumpOverGaps(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		db := dbtest.Open(t, driver, source, "emails")
+		q := dbtest.Must(queue.New(db, queue.Options{Name: "emails"}))(t)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		var want []int64
+		for range 2 {
+			added := dbtest.Must(q.Enqueue(ctx, job.Params{Type: "send", Data: "text"}))(t)
+			want = append(want, added.ID)
+		}
+		execute(t, db, "UPDATE shop_emails SET id = ? WHERE id = ?", int64(1)<<61, want[1])
+		want[1] = 1 << 61
+		ids := dbtest.Must(admin.Of(q).FindIDs(ctx, admin.Filter{Limit: 10}))(t)
+		dbtest.Ensure(t, slices.Equal(ids, want), "found %v, want %v", ids, want)
+		n, next, err := admin.Of(q).Count(ctx, admin.Filter{}, admin.PageOptions{Within: 10 * time.Second})
+		dbtest.OK(t, err)
+		dbtest.Ensure(t, n == 2 && next == "", "counted %d, next %q", n, next)
+		found := dbtest.Must(admin.Find(ctx, []*queue.Queue{q}, admin.Search{Text: "tex", Within: 10 * time.Second}))(t)
+		dbtest.Ensure(t, len(found.Hits) == 2 && found.Next == "", "%+v", found)
 	})
 }

@@ -86,6 +86,12 @@ func TestStreamNotReady(t *testing.T) {
 	o := within(t, s, testJob(), time.Minute) // like any program that ends without an answer
 	dbtest.Same(t, o.Error, "not started: the last 2 programs ended without an answer, the latest with: the program was not ready within 300ms", "at the third")
 	dbtest.Ensure(t, o.Verdict == job.NotBegun && o.RetryAfter > 0 && o.RetryAfter <= time.Second, "%+v", o)
+	s = shStream(t, "")
+	s.Argv = []string{t.TempDir() + "/none"} // or one that can't be started
+	for range 3 {
+		o := within(t, s, testJob(), time.Minute)
+		dbtest.Ensure(t, o.Verdict == job.NotBegun && o.Error != "" && o.RetryAfter > 0, "%+v", o)
+	}
 	s = shStream(t, answers(`echo '{"ready": true}'`))
 	s.StartTimeout = 5 * time.Second
 	for range 2 {
