@@ -165,6 +165,26 @@ func TestBusyLane(t *testing.T) {
 	dbtest.Same(t, d.busy(this), []store.Types{{"runs"}})
 }
 
+// TestSlotsLeftDelayNoClaim: a job that comes when the worker has just left its slots gets one at once.
+func TestSlotsLeftDelayNoClaim(t *testing.T) {
+	db := dbtest.Open(t, "sqlite", dbtest.SQLite(t), "emails")
+	q := dbtest.Must(queue.New(db, queue.Options{Name: "emails", Types: []job.Type{job.DefaultType("send")}}))(t)
+	nothing := handler.Func(func(context.Context, *job.Job) error { return nil })
+	w := dbtest.Must(newWorker(Params{Queues: []Queue{{Queue: q, Handlers: map[string]handler.Handler{"send": nothing}}}}))(t)
+	enough := errors.New("enough")
+	_, err := w.live(t.Context(), func() error {
+		s := w.slots
+		s.host.slots, s.claimedAt, s.spareSince = 1, time.Now().Add(-time.Minute), time.Now().Add(-slotsEvery)
+		s.balance()
+		dbtest.OK(t, (<-w.landed)())
+		dbtest.Same(t, s.host.slots, 0, "slots")
+		w.sources[0].foundAny()
+		dbtest.Ensure(t, s.due(s.wants()) <= 0, "a claim waits for %s", s.due(s.wants()))
+		return enough
+	})
+	dbtest.Ensure(t, errors.Is(err, enough), "%v", err)
+}
+
 // TestOverdue: a worker without jobs gives up when it has waited too long for its database; a hunt for a dead worker's processes,
 // or a stop of its own process, isn't such a wait.
 func TestOverdue(t *testing.T) {

@@ -19,7 +19,7 @@ type lane struct {
 }
 
 // slots are the worker's lanes, and the slots it holds of each on its host. The only rule: a lane has as many slots as its
-// sources could use now. More are claimed and fewer are kept at once, but not more often than ten times a second.
+// sources could use now. More are claimed and fewer are kept at once, but neither more often than ten times a second.
 type slots struct {
 	*loop
 	// host is the lane of all jobs.
@@ -30,7 +30,7 @@ type slots struct {
 	own bool
 	// changing says that a task changes the slots. declined says that other workers know that this one starts no more.
 	changing, declined bool
-	// asked is how many slots of all lanes the latest claim wanted, and claimedAt is when it was sent.
+	// asked is how many slots of all lanes the latest claim wanted, and claimedAt is when one was sent that wanted more than the worker held.
 	asked     int
 	claimedAt time.Time
 	// spareSince is since when a lane has had more slots than its sources could use; zero if none has.
@@ -40,7 +40,7 @@ type slots struct {
 }
 
 const (
-	// slotsEvery is the least time between two changes of the slots.
+	// slotsEvery is the least time between two claims, and how long slots are spare before they are left.
 	slotsEvery = 100 * time.Millisecond
 	// claimEvery is how often a worker asks again for slots that others held.
 	claimEvery = 250 * time.Millisecond
@@ -140,9 +140,12 @@ func (s *slots) balance() {
 			due[one.Name] = append(due[one.Name], one.types...)
 		}
 	}
-	s.asked, s.claimedAt, s.spareSince = 0, time.Now(), time.Time{}
+	s.asked, s.spareSince = 0, time.Time{}
 	for _, l := range s.lanes {
 		s.asked += wants[l]
+		if wants[l] > l.slots { // slots that are only left delay no claim
+			s.claimedAt = time.Now()
+		}
 		l.slots = min(l.slots, wants[l]) // at once, because slots about to be left must not be used
 		wishes[l.name] = workers.SlotWish{Want: wants[l], InUse: l.inUse(), Limit: l.limit}
 	}
