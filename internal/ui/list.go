@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"html/template"
 	"net/url"
+	"reflect"
 	"slices"
 	"strconv"
 	"sync"
@@ -227,10 +228,11 @@ type groups struct {
 	all map[string]*group
 }
 
-// group is one filter's failures. now are those that are being grouped.
+// group is one filter's failures. now are those that are being grouped. differs says that the latest are not what pages have.
 type group struct {
 	kept[*admin.Grouping]
-	now atomic.Pointer[admin.Grouping]
+	now     atomic.Pointer[admin.Grouping]
+	differs bool
 }
 
 // groupsAge is how long failures are kept at least, and groupsMost for how many filters. They are kept ten times as long as grouping
@@ -253,30 +255,43 @@ func (s *Server) look(ctx context.Context, of string, begin func() *admin.Groupi
 		if len(g.all) >= groupsMost || g.all == nil {
 			g.all = map[string]*group{}
 		}
-		k = &group{kept: kept[*admin.Grouping]{ctx: s.live.ctx, then: func() { s.live.changed("failures") }, age: groupsAge}}
+		k = &group{kept: kept[*admin.Grouping]{ctx: s.live.ctx, age: groupsAge}}
+		k.then = func() { // pages that asked again for nothing new would do so for ever
+			if k.differs {
+				s.live.changed("failures")
+			}
+		}
 		k.now.Store(begin())
 		g.all[of] = k
 	}
 	g.mu.Unlock()
-	found, known, err := k.within(ctx, keptWait, func(ctx context.Context) (*admin.Grouping, error) {
-		began, now := time.Now(), begin()
-		k.now.Store(now)
-		for done := false; !done && ctx.Err() == nil; {
-			var err error
-			if done, err = now.GoOn(ctx, groupsStep); err != nil && ctx.Err() == nil {
-				return nil, err
-			}
-		}
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		k.age = max(groupsAge, 10*time.Since(began))
-		return now, nil
-	})
+	found, known, err := k.within(ctx, keptWait, func(ctx context.Context) (*admin.Grouping, error) { return k.group(ctx, begin()) })
 	if !known && err == nil {
 		found = k.now.Load()
 		_, err = found.GoOn(ctx, time.Millisecond) // so that the page has something
 	}
 	return found, err
+}
+
+// group groups failures to the end.
+func (k *group) group(ctx context.Context, now *admin.Grouping) (*admin.Grouping, error) {
+	began, before := time.Now(), k.value // only one of these runs
+	k.now.Store(now)
+	for done := false; !done && ctx.Err() == nil; {
+		var err error
+		if done, err = now.GoOn(ctx, groupsStep); err != nil && ctx.Err() == nil {
+			return nil, err
+		}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.age, k.differs = max(groupsAge, 10*time.Since(began)), true
+	if before != nil {
+		had, _, _ := before.Causes()
+		has, _, _ := now.Causes()
+		k.differs = !reflect.DeepEqual(had, has)
+	}
+	return now, nil
 }
 
 type activityPage struct {
