@@ -52,7 +52,7 @@ func (a *app) activityCommand() *cobra.Command {
 			if err := f.check(a, cmd); err != nil {
 				return err
 			}
-			return a.openPatiently(cmd, func(i *instance) error { return a.runActivity(cmd, i, f) })
+			return a.open(cmd, patient, func(i *instance) error { return a.runActivity(cmd, i, f) })
 		},
 	}
 	f.add(c, filtered{what: "entries", happened: "of what happened", states: asStrings(activity.States), limit: tableRows})
@@ -97,9 +97,10 @@ func (a *app) runActivity(cmd *cobra.Command, i *instance, f activityFlags) (err
 	}
 	a.page()
 	if a.json {
-		return log.Find(cmd.Context(), by, func(e activity.Entry) error { return a.printJSON(e.JSON()) })
+		return log.Find(cmd.Context(), by, func(e activity.Entry) error { return a.out.json(e.JSON()) })
 	}
 	var ids []jobID
+	var found []activity.Entry
 	if by.JobKey != "" && by.Limit > 0 && by.JobID == 0 {
 		if ids, err = i.withKey(cmd.Context(), by); err != nil {
 			return err
@@ -113,26 +114,21 @@ func (a *app) runActivity(cmd *cobra.Command, i *instance, f activityFlags) (err
 		t.row(entryRow(i.localCell(e.At), e)...)
 		return t.err
 	}
-	if len(ids) > 0 {
-		var found []activity.Entry
-		if found, err = i.entriesOf(cmd.Context(), by, ids); err == nil {
-			for n := 0; n < len(found) && err == nil; n++ {
-				err = list(found[n])
-			}
-		}
-	} else if by.Limit > 0 && by.JobID == 0 { // a job's entries have an index, and without a limit all are wanted
-		var found []activity.Entry
+	switch {
+	case len(ids) > 0:
+		found, err = i.entriesOf(cmd.Context(), by, ids)
+	case by.Limit > 0 && by.JobID == 0: // a job's entries have an index, and without a limit all are wanted
 		found, back, err = log.Newest(cmd.Context(), by, lookedFor)
-		for n := 0; n < len(found) && err == nil; n++ {
-			err = list(found[n])
-		}
-	} else {
+	default:
 		err = log.Find(cmd.Context(), by, list)
 	}
-	if err != nil {
-		return err
+	for n := 0; n < len(found) && err == nil; n++ {
+		err = list(found[n])
 	}
-	if err := t.end(); err != nil {
+	if err == nil {
+		err = t.end()
+	}
+	if err != nil {
 		return err
 	}
 	if back.ID != 0 {
@@ -144,7 +140,6 @@ func (a *app) runActivity(cmd *cobra.Command, i *instance, f activityFlags) (err
 	return nil
 }
 
-// jobID is a job's id in its queue.
 type jobID struct {
 	queue string
 	id    int64
@@ -176,7 +171,7 @@ func (i *instance) entriesOf(ctx context.Context, by activity.Filter, ids []jobI
 
 func (a *app) printEntry(i *instance, e activity.Entry) error {
 	if a.json {
-		return a.printJSON(e.JSON())
+		return a.out.json(e.JSON())
 	}
 	a.out.line("%s", strings.Join(texts.Map(entryRow(i.local(e.At), e), cell), "  "))
 	return a.out.err

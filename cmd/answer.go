@@ -52,7 +52,7 @@ func (a *app) answer(cmd *cobra.Command, i *instance, q *queue.Queue, answer que
 			state := j.State()
 			said.ID, said.State, said.Attempt, said.Error = &j.ID, &state, j.Attempt, texts.NullText(j.Error)
 		}
-		return errors.Join(refusal, a.printJSON(said))
+		return errors.Join(refusal, a.out.json(said))
 	}
 	switch {
 	case refusal != nil:
@@ -140,7 +140,7 @@ func (a *app) completeCommand() *cobra.Command {
 				return usagef("--data: NONE means no result; leave it out, or use another text")
 			}
 			answer.Type, answer.Key, answer.Verdict, answer.Result = args[1], args[2], job.Finished, result
-			return aboutQueue(cmd, a.open, args[0], func(i *instance, q *queue.Queue) error { return a.answer(cmd, i, q, answer) })
+			return a.aboutQueue(cmd, brief, args[0], func(i *instance, q *queue.Queue) error { return a.answer(cmd, i, q, answer) })
 		},
 	}
 	f := c.Flags()
@@ -175,7 +175,7 @@ func (a *app) failCommand() *cobra.Command {
 			if retry {
 				answer.Verdict = job.TryAgain
 			}
-			return aboutQueue(cmd, a.open, args[0], func(i *instance, q *queue.Queue) error { return a.answer(cmd, i, q, answer) })
+			return a.aboutQueue(cmd, brief, args[0], func(i *instance, q *queue.Queue) error { return a.answer(cmd, i, q, answer) })
 		},
 	}
 	f := c.Flags()

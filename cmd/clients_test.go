@@ -157,9 +157,7 @@ func (d docs) shop(t *testing.T, driver, source string) *shop {
 	s.fill = strings.NewReplacer(values...)
 	text := "name: shop\n" + where + "queues: [{name: emails, job_types: [{name: send, handler: {exec: [cat]}}]}]\n"
 	s.write("hipq.yaml", text)
-	if out, err := s.command(s.dir, "hipq", "init").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	succeeds(t, s.command(s.dir, "hipq", "init"))
 	db, err := sql.Open(driver, source)
 	if err == nil {
 		_, err = db.Exec("CREATE TABLE orders (number INT NOT NULL PRIMARY KEY, customer TEXT NOT NULL)")
@@ -177,9 +175,7 @@ func (s *shop) write(file, text string) {
 
 func (s *shop) clear() {
 	for _, table := range []string{"orders", "shop_emails"} {
-		if _, err := s.db.Exec("DELETE FROM " + table); err != nil {
-			s.Fatal(err)
-		}
+		dbtest.Must(s.db.Exec("DELETE FROM " + table))(s)
 	}
 }
 
@@ -207,9 +203,7 @@ func (s *shop) enqueue(p page, b codeBlock) {
 		s.Log("read and not run: its driver is not here")
 		run, want = l.check, 0
 	}
-	if out, err := command(run).CombinedOutput(); err != nil {
-		s.Fatalf("%s:%d: %v\n%s", p.name, b.line, err, out)
-	}
+	succeeds(s.T, command(run), p.name, b.line)
 	if b.mark == "time" {
 		inTime := s.count("shop_emails WHERE scheduled_run_time BETWEEN UTC_TIMESTAMP() + INTERVAL 100 MINUTE AND UTC_TIMESTAMP() + INTERVAL 140 MINUTE")
 		dbtest.Ensure(s, inTime == want, "%s:%d: %d jobs at the right time", p.name, b.line, inTime)
@@ -233,11 +227,7 @@ func (s *shop) client(p page, b codeBlock, client string) {
 		argv = []string{program, "-c", s.fill.Replace("import sys; sys.path.insert(0, '{root}/clients/python')\n") + b.text}
 	}
 	for _, argv := range [][]string{argv, {"hipq", "work"}} {
-		if out, err := s.command(s.dir, argv[0], argv[1:]...).CombinedOutput(); err != nil {
-			s.Fatalf("%s:%d: %v\n%s", p.name, b.line, err, out)
-		}
+		succeeds(s.T, s.command(s.dir, argv[0], argv[1:]...), p.name, b.line)
 	}
-	if n := s.count("shop_emails WHERE status = 'finished'"); n != 1 {
-		s.Errorf("%s:%d: %d jobs have finished", p.name, b.line, n)
-	}
+	dbtest.Same(s, s.count("shop_emails WHERE status = 'finished'"), 1, "%s:%d: jobs that have finished", p.name, b.line)
 }

@@ -45,28 +45,23 @@ func (a *app) completionCommand() *cobra.Command {
 		Example:   "  source <(hipq completion bash)",
 		ValidArgs: shells,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !slices.Contains(shells, args[0]) {
-				return usagef("SHELL: %q is not one of %s", args[0], list(shells)) // no suggestion: tcsh isn't a misspelt zsh
+			switch root, to := cmd.Root(), cmd.OutOrStdout(); args[0] {
+			case "bash":
+				if err := root.GenBashCompletionV2(to, true); err != nil {
+					return err
+				}
+				_, err := io.WriteString(to, bashWords)
+				return err
+			case "zsh":
+				return root.GenZshCompletion(to)
+			case "fish":
+				return root.GenFishCompletion(to, true)
+			case "powershell":
+				return root.GenPowerShellCompletionWithDesc(to)
 			}
-			return writeCompletion(cmd.Root(), args[0], cmd.OutOrStdout())
+			return usagef("SHELL: %q is not one of %s", args[0], list(shells)) // no suggestion: tcsh isn't a misspelt zsh
 		},
 	}
-}
-
-func writeCompletion(root *cobra.Command, shell string, to io.Writer) error {
-	switch shell {
-	case "zsh":
-		return root.GenZshCompletion(to)
-	case "fish":
-		return root.GenFishCompletion(to, true)
-	case "powershell":
-		return root.GenPowerShellCompletionWithDesc(to)
-	}
-	if err := root.GenBashCompletionV2(to, true); err != nil {
-		return err
-	}
-	_, err := io.WriteString(to, bashWords)
-	return err
 }
 
 const (
@@ -183,7 +178,7 @@ func isPlain(text string) bool {
 }
 
 func (l lookUp) queues(i *instance) ([]*queue.Queue, error) {
-	name := queueFlag(l.cmd)
+	name, _ := l.cmd.Flags().GetString("queue") // a command without the flag takes an argument
 	if at(argumentsOf(l.cmd), 0).name == "QUEUE" && len(l.args) > 0 {
 		name = l.args[0]
 	}
@@ -204,16 +199,12 @@ func configTypes(l lookUp, c *config.Config) (names []string) {
 	return names
 }
 
-func otherTypes(l lookUp, i *instance) (names []string, err error) {
+func otherTypes(l lookUp, i *instance) ([]string, error) {
 	queues, err := l.queues(i)
-	for _, q := range queues {
-		if err == nil {
-			var of []string
-			of, err = admin.Of(q).TypeNames(l.ctx)
-			names = append(names, of...)
-		}
+	if err != nil {
+		return nil, err
 	}
-	return names, err
+	return typeNames(l.ctx, queues)
 }
 
 func newestIDs(l lookUp, i *instance) (names []string, err error) {

@@ -61,7 +61,7 @@ func (a *app) runConfigShow(cmd *cobra.Command) error {
 		return err
 	}
 	if a.json {
-		return a.printJSON(settings)
+		return a.out.json(settings)
 	}
 	const most = 40 // a longer value breaks the column
 	rows, keys, values := make([][2]string, len(settings)), len("KEY"), len("VALUE")
@@ -170,7 +170,7 @@ func (a *app) runConfigCheck(cmd *cobra.Command, database bool) error {
 		for _, m := range config.Mistakes(err) {
 			done.Findings = append(done.Findings, finding{texts.Nullable(m.Key == "", m.Key), texts.Nullable(m.From == "", m.From), m.Err.Error()})
 		}
-		return errors.Join(err, a.printJSON(done))
+		return errors.Join(err, a.out.json(done))
 	}
 	for _, warning := range done.Warnings {
 		a.warn(errors.New(warning))

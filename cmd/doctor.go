@@ -69,7 +69,7 @@ func (a *app) runDoctor(cmd *cobra.Command, text string) error {
 		}
 		all[f.Result] = append(all[f.Result], f)
 		if a.json {
-			return a.printJSON(f)
+			return a.out.json(f)
 		}
 		return nil
 	})
@@ -117,7 +117,7 @@ func (a *app) sayWrapped(heading, text string) {
 	width := cmp.Or(a.out.columns(), 80)
 	heading = fmt.Sprintf("%-8s ", heading)
 	for line := range strings.Lines(wrap(oneLine(text), width-len(heading))) {
-		a.out.painted(heading, strings.TrimSuffix(line, "\n"))
+		_ = a.out.put(a.out.paint(heading) + oneLine(strings.TrimSuffix(line, "\n")) + "\n") // put remembers the error
 		heading = strings.Repeat(" ", len(heading))
 	}
 }

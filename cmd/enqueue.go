@@ -63,7 +63,7 @@ func (a *app) enqueueCommand() *cobra.Command {
 			if o.ndjson != "" {
 				return a.enqueueNDJSON(cmd, o)
 			}
-			return aboutQueue(cmd, a.open, args[0], func(i *instance, q *queue.Queue) error { return a.enqueueJob(cmd, i, q, args[1], o) })
+			return a.aboutQueue(cmd, brief, args[0], func(i *instance, q *queue.Queue) error { return a.enqueueJob(cmd, i, q, args[1], o) })
 		},
 	}
 	f := c.Flags()
@@ -117,7 +117,7 @@ func (a *app) enqueueJob(cmd *cobra.Command, i *instance, q *queue.Queue, jobTyp
 		return err
 	}
 	foreign := len(types.types) > 0 && !types.all && !slices.Contains(types.types, jobType)
-	if foreign && !a.onTerminal() { // tell a script only with the type's first job
+	if foreign && !a.out.isTerminal() { // tell a script only with the type's first job
 		known, err := admin.Of(q).HasType(cmd.Context(), jobType)
 		if err != nil {
 			return err
@@ -176,7 +176,7 @@ func (a *app) printEnqueued(said enqueued, due string) error {
 	}
 	switch {
 	case a.json:
-		return errors.Join(nothing, a.printJSON(said))
+		return errors.Join(nothing, a.out.json(said))
 	case nothing != nil:
 		return nothing
 	case said.DryRun && said.Replaced:

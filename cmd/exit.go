@@ -14,6 +14,7 @@ import (
 
 	"github.com/hipq/hipq/config"
 	"github.com/hipq/hipq/internal/files"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/monitor"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
@@ -35,8 +36,6 @@ var errInterrupted = errors.New("interrupted")
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
-
-func usage(err error) error { return usageError{err} }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
@@ -137,12 +136,8 @@ func (a *app) report(code int, err error, hint string) {
 		a.err.text("hipq: %s\n", strings.Join(append(said, hints...), "\n  "))
 		return
 	}
-	f := failure{Code: code, Message: strings.Join(said, "\n")}
-	if len(hints) > 0 {
-		all := strings.Join(hints, "\n")
-		f.Hint = &all
-	}
-	_ = a.err.json(map[string]failure{"error": f}) // the exit code tells it too
+	all := strings.Join(hints, "\n")
+	_ = a.err.json(map[string]failure{"error": {code, strings.Join(said, "\n"), texts.Nullable(all == "", all)}}) // the exit code tells it too
 }
 
 // hintsOf lists the advice of an error, this hint, and the place of its database.

@@ -41,12 +41,12 @@ func (a *app) failuresCommand() *cobra.Command {
   hipq failures --jobs --fingerprint 3f2a91bc`,
 		SuggestFor: []string{"errors", "failed", "dead", "incidents"},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			f.unless = []admin.Status{admin.Failed, admin.Retry}
 			if !single {
-				return a.openJobs(cmd, args, &f, func(i *instance, queues []*queue.Queue, by admin.Filter) error {
-					return a.runFailures(cmd.Context(), i, queues, by)
+				return a.openJobs(cmd, args, &f, func(i *instance, queues []*queue.Queue, by admin.Filter, states []admin.Status) error {
+					return a.runFailures(cmd.Context(), i, queues, by, states)
 				})
 			}
-			f.unless = []admin.Status{admin.Failed, admin.Retry}
 			return a.listJobs(cmd, args, &f, func(i *instance) *table {
 				return newTable(a.out, "QUEUE", "ID", "TYPE", "KEY", "ATTEMPT", i.zoned("FAILED"), "RETRY", "ERROR").
 					narrowing([]string{"TYPE", "KEY", "ERROR"}, []string{"ATTEMPT", i.zoned("FAILED"), "KEY", "QUEUE", "RETRY"})
@@ -84,11 +84,7 @@ type failureKind struct {
 	show string
 }
 
-func (a *app) runFailures(ctx context.Context, i *instance, queues []*queue.Queue, by admin.Filter) error {
-	states := []admin.Status{by.Status}
-	if by.Status == "" {
-		states = []admin.Status{admin.Failed, admin.Retry}
-	}
+func (a *app) runFailures(ctx context.Context, i *instance, queues []*queue.Queue, by admin.Filter, states []admin.Status) error {
 	none := true
 	for _, q := range queues {
 		for _, by.Status = range states {
@@ -99,7 +95,7 @@ func (a *app) runFailures(ctx context.Context, i *instance, queues []*queue.Queu
 			none = none && n == 0
 		}
 	}
-	if none && !a.json && a.onTerminal() {
+	if none && !a.json && a.out.isTerminal() {
 		a.out.line("there are none")
 	}
 	return nil
@@ -152,7 +148,7 @@ func failureOf(q *queue.Queue, by admin.Filter, f admin.Failure) failureKind {
 	case admin.Retry:
 		k.Retry, k.show = new(command("reschedule", "--in", "0s", "--state", string(admin.Retry))), command("failures", "--state", string(admin.Retry))
 	default:
-		if k.Dismiss = new(command("dismiss")); !refused(f) {
+		if k.Dismiss = new(command("dismiss")); !refused(f.Error) {
 			k.Retry = new(command("retry"))
 		}
 	}
@@ -161,8 +157,8 @@ func failureOf(q *queue.Queue, by admin.Filter, f admin.Failure) failureKind {
 
 // refused reports whether the jobs can't be retried because their rows are invalid. A handler that can't read
 // job_data gives the same error, but such a job can be retried.
-func refused(f admin.Failure) bool {
-	why, invalid := strings.CutPrefix(f.Error, job.ErrInvalid.Error()+": ")
+func refused(failure string) bool {
+	why, invalid := strings.CutPrefix(failure, job.ErrInvalid.Error()+": ")
 	return invalid && !strings.HasPrefix(why, "job_data: ")
 }
 
@@ -184,7 +180,7 @@ func stamp(t time.Time) string {
 // printFailure prints a failure. For people, each line has its own form: the one with the error begins with its job.
 func (a *app) printFailure(i *instance, k failureKind) error {
 	if a.json {
-		return a.printJSON(k)
+		return a.out.json(k)
 	}
 	what, first, last := "failed", i.local(k.First.Time), i.local(k.Last.Time)
 	if or0(k.Error) == job.Cancelled {
@@ -200,11 +196,10 @@ func (a *app) printFailure(i *instance, k failureKind) error {
 	}
 	a.out.line("%s %s: %s %s", k.Queue, texts.ShellWord(k.Type), texts.Count(k.Jobs, "job"), what)
 	a.out.line("  job %d: %s", k.Example, dash(or0(k.Error)))
-	if k.Retry != nil {
-		a.out.line("  %s", *k.Retry)
-	}
-	if k.Dismiss != nil {
-		a.out.line("  %s", *k.Dismiss)
+	for _, command := range []*string{k.Retry, k.Dismiss} {
+		if command != nil {
+			a.out.line("  %s", *command)
+		}
 	}
 	return a.out.err
 }

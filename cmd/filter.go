@@ -211,7 +211,7 @@ func (a *app) operateCommand(
 		if err != nil {
 			return err
 		}
-		return aboutQueue(cmd, a.openPatiently, o.queue, func(i *instance, q *queue.Queue) error { return a.operate(cmd, i, q, o) })
+		return a.aboutQueue(cmd, patient, o.queue, func(i *instance, q *queue.Queue) error { return a.operate(cmd, i, q, o) })
 	}
 	f.add(c, append(slices.Clone(does), takes...)...)
 	return about(c, does...)

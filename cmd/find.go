@@ -55,7 +55,7 @@ func (a *app) findCommand() *cobra.Command {
 			case a.json && !cmd.Flags().Changed("limit"):
 				limit = 0
 			}
-			return a.openPatiently(cmd, func(i *instance) error { return a.runFind(cmd, i, s, limit) })
+			return a.open(cmd, patient, func(i *instance) error { return a.runFind(cmd, i, s, limit) })
 		},
 	}
 	c.Flags().IntVar(&limit, "limit", 20, "end after N finds (0: search everything; the default for --json)")
@@ -102,7 +102,7 @@ func (a *app) runFind(cmd *cobra.Command, i *instance, s admin.Search, limit int
 func (a *app) printFound(i *instance, h admin.Hit) error {
 	j := h.Job
 	if a.json {
-		return a.printJSON(foundJob{j.Queue, j.ID, j.Type, j.Key, j.State(), job.Time{Time: j.CreateTime}, h.In, h.Text})
+		return a.out.json(foundJob{j.Queue, j.ID, j.Type, j.Key, j.State(), job.Time{Time: j.CreateTime}, h.In, h.Text})
 	}
 	a.out.line("%s", strings.Join([]string{
 		j.Queue + "/" + strconv.FormatInt(j.ID, 10), cell(j.Type), cell(j.Key), string(j.State()), i.local(j.CreateTime), h.In + ": " + cell(h.Text),

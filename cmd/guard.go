@@ -3,7 +3,6 @@ package cmd
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"strconv"
@@ -38,11 +37,6 @@ func (a *app) selfArgv(command string) []string {
 		exe = "/proc/self/exe"
 	}
 	return []string{strings.TrimSuffix(exe, " (deleted)"), command}
-}
-
-// warnOfUnkilled names a dead worker's processes on this host that could not be killed.
-func (a *app) warnOfUnkilled(workerID string, processes []string) {
-	a.warn(fmt.Errorf("these processes of dead worker %s could not be ended: %s", workerID, strings.Join(processes, "; ")))
 }
 
 const quarantineCommand = "quarantine"

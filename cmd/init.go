@@ -73,24 +73,20 @@ func (a *app) initCommand() *cobra.Command {
 
 func (a *app) printDDL(cmd *cobra.Command) error {
 	return a.printSQL(cmd, "ddl", func(c *config.Config, names schema.Names) (string, error) {
-		ddl, err := schema.DDL(c.Database.Driver, names, c.QueueTables())
-		if err != nil {
-			return "", err
+		var parts []string
+		for _, of := range []func(string, schema.Names, []schema.Queue) (string, error){schema.DDL, schema.ViewsDDL, schema.ProceduresDDL} {
+			part, err := of(c.Database.Driver, names, c.QueueTables())
+			if err != nil {
+				return "", err
+			}
+			if part != "" { // SQLite has no procedures
+				parts = append(parts, part)
+			}
 		}
-		views, err := schema.ViewsDDL(c.Database.Driver, names, c.QueueTables())
-		if err != nil {
-			return "", err
-		}
-		ddl += "\n" + views
-		procedures, err := schema.ProceduresDDL(c.Database.Driver, names, c.QueueTables())
-		if procedures != "" {
-			ddl += "\n" + procedures
-		}
-		return ddl, err
+		return strings.Join(parts, "\n"), nil
 	})
 }
 
-// allGrants is the value of --print-grants without a part.
 const allGrants = "all"
 
 func (a *app) printGrants(cmd *cobra.Command, part string) error {
@@ -123,7 +119,7 @@ func (a *app) printSQL(cmd *cobra.Command, what string, of func(*config.Config, 
 	case err != nil:
 		return err
 	case a.json:
-		return a.printJSON(map[string]string{what: text})
+		return a.out.json(map[string]string{what: text})
 	}
 	a.out.text("%s", text)
 	return nil
@@ -182,7 +178,8 @@ func (a *app) runInit(cmd *cobra.Command, framework string, yes bool) error {
 	var done initialised
 	c, err := a.load(cmd)
 	if framework != "" || errors.Is(err, config.ErrNotFound) && !errors.Is(err, config.ErrInvalid) {
-		if err := done.writeStarter(a.starterFile(), framework); err != nil {
+		file := cmp.Or(a.configFile, os.Getenv("HIPQ_CONFIG"), "hipq.yaml") // where the next command finds it
+		if err := done.writeStarter(file, framework); err != nil {
 			return err
 		}
 		c, err = a.load(cmd)
@@ -208,7 +205,7 @@ func (a *app) runInit(cmd *cobra.Command, framework string, yes bool) error {
 		a.warn(err)
 	}
 	if a.json {
-		return a.printJSON(done)
+		return a.out.json(done)
 	}
 	a.sayInit(c.Name, done)
 	return nil
@@ -232,12 +229,15 @@ func (a *app) sayInit(instance string, done initialised) {
 			a.out.line("created or migrated table %s", t)
 		}
 	}
-	if len(done.Grants) > 0 {
-		a.out.line("users with rights to single tables need them to the new ones too; hipq init --print-grants prints all, with triggers and procedures:")
+	below := func(heading string, lines []string) {
+		for n, line := range lines {
+			if n == 0 {
+				a.out.line("%s:", heading)
+			}
+			a.out.line("  %s", line)
+		}
 	}
-	for _, g := range done.Grants {
-		a.out.line("  %s", g)
-	}
+	below("users with rights to single tables need them to the new ones too; hipq init --print-grants prints all, with triggers and procedures", done.Grants)
 	for _, d := range done.Divided {
 		a.out.line("divided queue %s into %s, and moved %s", d.Queue, texts.Count(d.Shards, "shard"), texts.Count(d.Moved, "waiting job"))
 	}
@@ -249,12 +249,7 @@ func (a *app) sayInit(instance string, done initialised) {
 			a.out.line("%s", said)
 		}
 	}
-	if len(done.Steps) > 0 {
-		a.out.line("next:")
-	}
-	for _, step := range done.Steps {
-		a.out.line("  %s", step)
-	}
+	below("next", done.Steps)
 }
 
 func (done *initialised) migrate(cmd *cobra.Command, c *config.Config) (err error) {
@@ -351,15 +346,9 @@ func (done *initialised) register(ctx context.Context, db *schema.DB, o queue.Op
 	return err
 }
 
-// saveSchedules stores schedules, and returns their rows.
 func saveSchedules(ctx context.Context, db *schema.DB, all []schedule.Schedule) (map[string]scheduler.Row, error) {
 	rows, failed, err := scheduler.New(db, all).Load(ctx, 0)
 	return rows, errors.Join(append(slices.Collect(maps.Values(failed)), err)...)
-}
-
-// starterFile is where the next command finds a first config.
-func (a *app) starterFile() string {
-	return cmp.Or(a.configFile, os.Getenv("HIPQ_CONFIG"), "hipq.yaml")
 }
 
 // writeStarter writes a first config, for the application of a framework that may be there. It never replaces a file: without

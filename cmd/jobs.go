@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -60,8 +61,10 @@ func filterOfJobs(limit int, standings ...admin.Status) filtered {
 	return of
 }
 
-// openJobs opens the instance and passes on the queues and the filter of a list of jobs.
-func (a *app) openJobs(cmd *cobra.Command, args []string, f *filterFlags, do func(*instance, []*queue.Queue, admin.Filter) error) error {
+// openJobs opens the instance and passes on the queues, the filter and the states of a list of jobs.
+func (a *app) openJobs(
+	cmd *cobra.Command, args []string, f *filterFlags, do func(*instance, []*queue.Queue, admin.Filter, []admin.Status) error,
+) error {
 	name, err := f.ofQueue(args)
 	if err == nil {
 		err = f.check(a, cmd)
@@ -69,7 +72,7 @@ func (a *app) openJobs(cmd *cobra.Command, args []string, f *filterFlags, do fun
 	if err != nil {
 		return err
 	}
-	return a.openPatiently(cmd, func(i *instance) error {
+	return a.open(cmd, patient, func(i *instance) error {
 		queues, err := i.named(cmd.Context(), name)
 		if err != nil {
 			return err
@@ -78,23 +81,23 @@ func (a *app) openJobs(cmd *cobra.Command, args []string, f *filterFlags, do fun
 		if err != nil {
 			return err
 		}
+		states := []admin.Status{by.Status}
+		if by.Status == "" && f.unless != nil {
+			states = f.unless
+		}
 		a.page()
-		return do(i, queues, by)
+		return do(i, queues, by, states)
 	})
 }
 
 func (a *app) listJobs(
 	cmd *cobra.Command, args []string, f *filterFlags, heading func(*instance) *table, row func(*instance, *job.Job) []string,
 ) error {
-	return a.openJobs(cmd, args, f, func(i *instance, queues []*queue.Queue, by admin.Filter) error {
+	return a.openJobs(cmd, args, f, func(i *instance, queues []*queue.Queue, by admin.Filter, states []admin.Status) error {
 		t, listed := heading(i), make([]int, len(queues))
 		places, err := f.places(cmd, queues)
 		if err != nil {
 			return err
-		}
-		states := []admin.Status{by.Status}
-		if by.Status == "" && f.unless != nil {
-			states = f.unless
 		}
 		for n, q := range queues {
 			by.Place = places[n]
@@ -103,7 +106,7 @@ func (a *app) listJobs(
 				err := admin.Of(q).Telling(a.telling("searches "+q.Name)).Find(cmd.Context(), by, func(j *job.Job) error {
 					a.endBar()
 					if a.json {
-						return a.printJSON(j.JSON())
+						return a.out.json(j.JSON())
 					}
 					found++
 					listed[n] = max(listed[n], found)
@@ -159,18 +162,21 @@ func links(j *job.Job) string {
 
 // knownType refuses a type that no queue has ever had. what says in the message where the type stood.
 func knownType(cmd *cobra.Command, queues []*queue.Queue, what, name string) error {
-	var known []string
-	for _, q := range queues {
-		types, err := admin.Of(q).TypeNames(cmd.Context())
-		if err != nil {
-			return err
-		}
-		known = append(known, types...)
-	}
-	if slices.Contains(known, name) {
-		return nil
+	known, err := typeNames(cmd.Context(), queues)
+	if err != nil || slices.Contains(known, name) {
+		return err
 	}
 	return unknownType(what, name, known)
+}
+
+// typeNames are the types that queues have ever had.
+func typeNames(ctx context.Context, queues []*queue.Queue) (names []string, err error) {
+	for n := 0; n < len(queues) && err == nil; n++ {
+		var of []string
+		of, err = admin.Of(queues[n]).TypeNames(ctx)
+		names = append(names, of...)
+	}
+	return names, err
 }
 
 // printLimit says that there may be more rows than a table shows.

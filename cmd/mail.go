@@ -157,7 +157,7 @@ func (a *app) mailBack(c *config.Config, what []string) {
 }
 
 // byHand reports whether a person started the command: one of its standard files is a terminal, which cron has not.
-func (a *app) byHand() bool { return a.onTerminal() || a.err.isTerminal() || a.typed }
+func (a *app) byHand() bool { return a.out.isTerminal() || a.err.isTerminal() || a.typed }
 
 // isRead reports whether the caller reads all output, so that nothing is left out as mailed before.
 func (a *app) isRead() bool { return a.byHand() || a.verbose || a.json }

@@ -38,7 +38,7 @@ const refusedRows = "refused"
 
 // wayOf returns the way in which a job with an error failed.
 func wayOf(jobType, why string) failedWay {
-	if refused(admin.Failure{Error: why}) {
+	if refused(why) {
 		return failedWay{fingerprint: refusedRows}
 	}
 	return failedWay{jobType, texts.Fingerprint(why)}

@@ -73,7 +73,7 @@ type measured struct {
 }
 
 func (a *app) check(cmd *cobra.Command) (j judged, err error) {
-	err = a.open(cmd, func(i *instance) error {
+	err = a.open(cmd, brief, func(i *instance) error {
 		state, err := i.state(cmd.Context(), i.Alert.Enough())
 		if err != nil {
 			return err
@@ -87,7 +87,7 @@ func (a *app) check(cmd *cobra.Command) (j judged, err error) {
 
 func (a *app) printCheck(j judged) error {
 	if a.json {
-		return a.printJSON(j)
+		return a.out.json(j)
 	}
 	text := j.Text
 	if j.Instance != nil {

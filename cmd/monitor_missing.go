@@ -25,7 +25,6 @@ func (o *missingOptions) flags(c *cobra.Command) {
 	c.MarkFlagsMutuallyExclusive("missing", "again")
 }
 
-// check refuses flags that need --missing.
 func (o *missingOptions) check(cmd *cobra.Command) error {
 	for _, name := range []string{"since", "dry-run"} {
 		if !o.all && cmd.Flags().Changed(name) {
@@ -96,8 +95,8 @@ func (a *app) aggregateMissing(cmd *cobra.Command, i *instance, o missingOptions
 func (a *app) tellMissed(h missed) error {
 	switch hour := h.Hour.Format(time.RFC3339); {
 	case a.json:
-		return a.printJSON(h)
-	case !h.DryRun && !a.onTerminal():
+		return a.out.json(h)
+	case !h.DryRun && !a.out.isTerminal():
 	case h.Result == "gone":
 		a.out.line("missed hour %s: its activity has been purged, if there was any; %s aggregates it as empty",
 			hour, a.printed("hipq monitor --at "+hour))

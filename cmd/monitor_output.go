@@ -3,18 +3,18 @@ package cmd
 import (
 	"bytes"
 	"encoding/csv"
+	"fmt"
 	"io/fs"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/monitor"
 )
 
-// Formats of the metrics.
 const (
 	asTable      = "table"
 	asJSON       = "json"
@@ -53,7 +53,7 @@ func (a *app) format(cmd *cobra.Command, o monitorOptions) (string, error) {
 		a.json = true // also for errors and notices
 	case format == "" && o.to != "":
 		return "", usagef("--to needs --output, or --json")
-	case format == "" && a.onTerminal() && o.report != standardOutput:
+	case format == "" && a.out.isTerminal() && o.report != standardOutput:
 		format = asTable
 	}
 	if o.report == standardOutput && format != "" && o.to == "" {
@@ -87,22 +87,13 @@ func (a *app) printMonitored(i *instance, format, file string, r monitored) erro
 func (a *app) printAs(i *instance, format string, r monitored) error {
 	switch format {
 	case asJSON:
-		return a.printJSON(r)
+		return a.out.json(r)
 	case asCSV:
 		return a.printCSV(r.Report)
 	case asPrometheus:
 		return a.printMetrics(i.Name, r)
 	}
 	return a.printReport(i, r)
-}
-
-func (a *app) printHealth(h monitor.Health) {
-	if len(h.Findings) == 0 {
-		a.out.line("%s", h.Text)
-	}
-	for _, f := range h.Findings {
-		a.out.line("%s: %s", strings.ToUpper(string(f.Severity)), f.Text)
-	}
 }
 
 // printCSV prints a line for each job type of each window, with the same counts as JSON.
@@ -114,48 +105,34 @@ func (a *app) printCSV(r monitor.Report) error {
 			header = append(header, what+"_"+column)
 		}
 	}
-	err := w.Write(header)
+	_ = w.Write(header) // w.Error has the errors
 	for _, window := range r.Windows {
 		for _, q := range window.Queues {
 			for _, t := range q.JobTypes {
-				row := []string{window.Name, window.From.Format(time.RFC3339), window.To.Format(time.RFC3339)}
-				row = appendNumbers(row, int64(window.Hours), int64(window.Of))
-				row = append(row, q.Queue, csvCell(t.JobType))
-				row = appendNumbers(row, t.Added, t.Started, t.Finished, t.Errors, t.Failed)
+				row := []any{window.Name, window.From.Format(time.RFC3339), window.To.Format(time.RFC3339), window.Hours, window.Of, q.Queue, csvCell(t.JobType)}
+				row = append(row, t.Added, t.Started, t.Finished, t.Errors, t.Failed)
 				for _, times := range []monitor.Times{t.Wait, t.Run} {
-					row = appendNumbers(row, times.Count, times.SumMS, times.MinMS, times.MaxMS, times.AvgMS)
+					row = append(row, times.Count, times.SumMS, times.MinMS, times.MaxMS, times.AvgMS)
 					for _, p := range []*int64{times.P50MS, times.P95MS, times.P99MS} {
 						if p == nil {
 							row = append(row, "")
 						} else {
-							row = appendNumbers(row, *p)
+							row = append(row, *p)
 						}
 					}
 				}
-				if err == nil {
-					err = w.Write(row)
-				}
+				_ = w.Write(texts.Map(row, func(cell any) string { return fmt.Sprint(cell) }))
 			}
 		}
 	}
 	w.Flush()
-	if err == nil {
-		err = w.Error()
-	}
-	return err
-}
-
-func appendNumbers(row []string, numbers ...int64) []string {
-	for _, n := range numbers {
-		row = append(row, strconv.FormatInt(n, 10))
-	}
-	return row
+	return w.Error()
 }
 
 // csvCell makes a foreign text safe: on one line, and quoted if a spreadsheet would run it as a formula.
 func csvCell(text string) string {
 	text = oneLine(text)
-	if strings.HasPrefix(text, "=") || strings.HasPrefix(text, "+") || strings.HasPrefix(text, "-") || strings.HasPrefix(text, "@") {
+	if text != "" && strings.Contains("=+-@", text[:1]) {
 		return "'" + text
 	}
 	return text

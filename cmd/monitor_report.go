@@ -24,7 +24,6 @@ const pageMode = 0o640
 // failuresOfQueue limits the kinds of failures of each queue on the page.
 const failuresOfQueue = 10
 
-// writePage prints the report's page, or replaces the file with it.
 func (a *app) writePage(ctx context.Context, i *instance, r monitored, file string) (err error) {
 	p := report.Page{Instance: i.Name, Zone: i.Location, Report: r.Report, Alert: i.Alert, Retrying: r.Retrying, Current: r.Current}
 	if i.File != config.Everywhere {
@@ -50,7 +49,6 @@ func (a *app) writePage(ctx context.Context, i *instance, r monitored, file stri
 	return i.replaceFile(file, page.Bytes(), pageMode)
 }
 
-// reportNow adds the present state to the page.
 func (i *instance) reportNow(ctx context.Context, p *report.Page) error {
 	queues, err := i.queues(ctx)
 	if err != nil {
@@ -76,7 +74,6 @@ func (i *instance) reportNow(ctx context.Context, p *report.Page) error {
 	return nil
 }
 
-// reported is the schedule for a page.
 func (s scheduled) reported(i *instance, now time.Time) report.Schedule {
 	of := report.Schedule{
 		Name: s.Name, When: s.When, Queue: s.Queue, JobType: s.JobType, Next: s.NextSlot.Time, Last: s.LastSlot.Time, Overdue: s.overdue(),
@@ -132,7 +129,6 @@ func (i *instance) reportedFailures(ctx context.Context, queues []*queue.Queue, 
 	return l, nil
 }
 
-// reportWork adds the running jobs and the workers' hosts.
 func (i *instance) reportWork(ctx context.Context, queues []*queue.Queue, p *report.Page) error {
 	last, err := workers.New(i.db).Last(ctx)
 	if err != nil {

@@ -13,7 +13,12 @@ import (
 
 func (a *app) printReport(i *instance, r monitored) error {
 	if r.Health != nil {
-		a.printHealth(*r.Health)
+		for _, f := range r.Health.Findings {
+			a.out.line("%s: %s", strings.ToUpper(string(f.Severity)), f.Text)
+		}
+		if len(r.Health.Findings) == 0 {
+			a.out.line("%s", r.Health.Text)
+		}
 	}
 	if r.taken {
 		a.printTaken(i, r)
@@ -81,7 +86,6 @@ func timeCell(ms *int64) string {
 
 func number(n int64) string { return strconv.FormatInt(n, 10) }
 
-// printTaken says what this run aggregated.
 func (a *app) printTaken(i *instance, r monitored) {
 	var all monitor.Counts
 	for _, h := range r.Hours {
@@ -99,16 +103,18 @@ func (a *app) printTaken(i *instance, r monitored) {
 func (a *app) printWindows(i *instance, r monitored) error {
 	t := newTable(a.out, "WINDOW", "HOURS", "QUEUE", "ADDED", "STARTED", "FINISHED", "ERRORS", "FAILED", "WAIT P95", "RUN P95", "FINISHED BEFORE").
 		narrowing([]string{"QUEUE"}, []string{"FINISHED BEFORE", "ADDED", "HOURS", "STARTED", "WAIT P95"})
+	row := func(window, hours, queue string, c monitor.Counts, before string) {
+		t.row(window, hours, queue, number(c.Added), number(c.Started), number(c.Finished), number(c.Errors), number(c.Failed),
+			timeCell(c.Wait.P95MS), timeCell(c.Run.P95MS), before)
+	}
 	if r.Current != nil {
 		for _, q := range r.Current.Queues {
-			t.row("now", "since "+r.Current.From.In(i.Location).Format("15:04"), q.Queue, number(q.Added), number(q.Started), number(q.Finished),
-				number(q.Errors), number(q.Failed), timeCell(q.Wait.P95MS), timeCell(q.Run.P95MS), "–")
+			row("now", "since "+r.Current.From.In(i.Location).Format("15:04"), q.Queue, q.Counts, "–")
 		}
 	}
 	for _, w := range r.Windows {
 		for _, q := range w.Queues {
-			t.row(w.Name, fmt.Sprintf("%d of %d", w.Hours, w.Of), q.Queue, number(q.Added), number(q.Started), number(q.Finished),
-				number(q.Errors), number(q.Failed), timeCell(q.Wait.P95MS), timeCell(q.Run.P95MS), number(q.Before.Finished))
+			row(w.Name, fmt.Sprintf("%d of %d", w.Hours, w.Of), q.Queue, q.Counts, number(q.Before.Finished))
 		}
 	}
 	return t.end()
@@ -118,7 +124,7 @@ const sparkHours = 24
 
 // printHours draws the finished jobs of each queue in each hour of the last day, if the terminal can show it.
 func (a *app) printHours(r monitored) {
-	if !a.onTerminal() || !canRewrite() || a.out.plain("…") != "…" {
+	if !a.out.isTerminal() || !canRewrite() || a.out.plain("…") != "…" {
 		return
 	}
 	for _, q := range r.Windows[2].Queues {
@@ -172,10 +178,9 @@ func sparkline(values []int64) string {
 	most := max(slices.Max(values), 1)
 	var line strings.Builder
 	for _, v := range values {
-		switch {
-		case v < 0:
+		if v < 0 {
 			line.WriteByte(' ')
-		default: // rounded up, so that one job shows
+		} else { // rounded up, so that one job shows
 			line.WriteRune(bars[(v*int64(len(bars)-1)+most-1)/most])
 		}
 	}

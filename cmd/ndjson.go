@@ -86,7 +86,7 @@ func (a *app) enqueueNDJSON(cmd *cobra.Command, o enqueueOptions) error {
 			all = f.lines()
 		}
 	}
-	return a.open(cmd, func(i *instance) error {
+	return a.open(cmd, brief, func(i *instance) error {
 		n := &ndjson{cmd: cmd, onDuplicate: onDuplicate, i: i, file: file, again: again, queues: map[string]*queue.Queue{}, types: map[string]accepted{}}
 		if o.dryRun {
 			n.would, n.counts.DryRun = map[[3]string]bool{}, true
@@ -103,14 +103,11 @@ func (a *app) enqueueNDJSON(cmd *cobra.Command, o enqueueOptions) error {
 		}
 		switch {
 		case a.json:
-			return errors.Join(nothing, a.printJSON(n.counts))
+			return errors.Join(nothing, a.out.json(n.counts))
 		case nothing != nil:
 			return nothing
-		case o.dryRun:
-			a.out.line("would add %d, duplicates %d", n.counts.Added, n.counts.Duplicates)
-		default:
-			a.out.line("added %d, duplicates %d", n.counts.Added, n.counts.Duplicates)
 		}
+		a.out.line("%s %d, duplicates %d", map[bool]string{true: "would add", false: "added"}[o.dryRun], n.counts.Added, n.counts.Duplicates)
 		return nil
 	})
 }

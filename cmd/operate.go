@@ -85,13 +85,6 @@ func (c change) text() string {
 // duplicate is the result for a job if another job with its type and key is not final.
 const duplicate = "duplicate"
 
-func (c change) live() string {
-	if c.NewID == nil {
-		return "an earlier one has its type and key"
-	}
-	return fmt.Sprintf("job %d has its type and key, and is not final", *c.NewID)
-}
-
 // operated is the progress of an operation.
 type operated struct {
 	operation
@@ -132,7 +125,7 @@ func (a *app) operate(cmd *cobra.Command, i *instance, q *queue.Queue, o operati
 			a.say(fmt.Sprintf("%s: no job of %s matches; nothing was changed", o.verb, q.Name))
 			return nil
 		}
-		if o.ask && (!a.onTerminal() || a.json) {
+		if o.ask && (!a.out.isTerminal() || a.json) {
 			return usagef("%s: no terminal to ask on: %s of %s would be %s; add --yes to do it, or --dry-run to list them",
 				o.verb, texts.Count(len(all), "job"), q.Name, o.result)
 		}
@@ -149,7 +142,7 @@ func (a *app) operate(cmd *cobra.Command, i *instance, q *queue.Queue, o operati
 	if len(all) > batchJobs && !o.dryRun {
 		a.startBar(o.verb, len(all))
 		defer a.endBar()
-		d.quiet = a.err.bar != nil && a.onTerminal()
+		d.quiet = a.err.bar != nil && a.out.isTerminal()
 	}
 	for batch := range slices.Chunk(all, d.batch) {
 		err := cmd.Context().Err()
@@ -192,24 +185,21 @@ func (a *app) summarize(d operated) error {
 	case a.json:
 	case d.dryRun:
 		a.out.line("would %s %s%s", d.verb, of, listed(d.changed))
-	case a.onTerminal():
+	case a.out.isTerminal():
 		a.out.line("%s: %s", d.verb, of)
 	case len(d.ids) == 0:
 		a.say(d.verb + ": " + of) // standard output has the ids of new jobs
 	}
-	if d.refused > 0 {
-		switch {
-		case d.refused == 1 && len(d.changed) == 0:
-			return fmt.Errorf("%s: the job was not %s", d.verb, d.result)
-		case d.refused == 1:
-			return fmt.Errorf("%s: 1 of %s was not %s", d.verb, texts.Count(1+len(d.changed), "job"), d.result)
-		}
+	switch none := len(d.changed) == 0; {
+	case d.refused == 1 && none:
+		return fmt.Errorf("%s: the job was not %s", d.verb, d.result)
+	case d.refused == 1:
+		return fmt.Errorf("%s: 1 of %s was not %s", d.verb, texts.Count(1+len(d.changed), "job"), d.result)
+	case d.refused > 1:
 		return fmt.Errorf("%s: %d of %s were not %s", d.verb, d.refused, texts.Count(d.refused+len(d.changed), "job"), d.result)
-	}
-	if d.dryRun && len(d.changed) == 0 {
-		if d.duplicates > 0 {
-			return fmt.Errorf("%s: no job of %s would be %s", d.verb, d.q.Name, d.result)
-		}
+	case d.dryRun && none && d.duplicates > 0:
+		return fmt.Errorf("%s: no job of %s would be %s", d.verb, d.q.Name, d.result)
+	case d.dryRun && none:
 		return fmt.Errorf("%s: no job of %s matches", d.verb, d.q.Name)
 	}
 	return nil
@@ -259,14 +249,17 @@ func (a *app) operateBatch(ctx context.Context, ids []int64, d *operated) error 
 	return nil
 }
 
-// tellChange prints what was done to a job.
 func (a *app) tellChange(c *change, refused error, d *operated) error {
 	hint := ""
 	switch {
 	case refused == nil && c.Result == duplicate:
 		d.duplicates++
+		live := "an earlier one has its type and key"
+		if c.NewID != nil {
+			live = fmt.Sprintf("job %d has its type and key, and is not final", *c.NewID)
+		}
 		if !a.json {
-			a.err.line("hipq: job %d of %s is not retried: %s", c.ID, d.q.Name, c.live())
+			a.err.line("hipq: job %d of %s is not retried: %s", c.ID, d.q.Name, live)
 		}
 	case refused == nil:
 		d.changed = append(d.changed, c.ID)
@@ -281,7 +274,7 @@ func (a *app) tellChange(c *change, refused error, d *operated) error {
 	}
 	switch text := c.text(); {
 	case a.json:
-		return a.printJSON(c)
+		return a.out.json(c)
 	case c.Reason != nil:
 		a.report(exitFailed, refused, hint)
 	case text != "" && !d.quiet:

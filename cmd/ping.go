@@ -24,20 +24,15 @@ func (a *app) pinged(cmd *cobra.Command, to string, run func() error) error {
 	}
 	// Without cancel, because the service must learn that an interrupted run failed.
 	ctx := context.WithoutCancel(cmd.Context())
-	a.ping(ctx, to, "start")
+	tell := func(what string) {
+		if err := ping(ctx, to, what); err != nil {
+			a.warn(fmt.Errorf("ping_url: %w", err))
+		}
+	}
+	tell("start")
 	err := run()
-	if err != nil {
-		a.ping(ctx, to, "fail")
-	} else {
-		a.ping(ctx, to, "")
-	}
+	tell(map[bool]string{true: "fail"}[err != nil])
 	return err
-}
-
-func (a *app) ping(ctx context.Context, to, what string) {
-	if err := ping(ctx, to, what); err != nil {
-		a.warn(fmt.Errorf("ping_url: %w", err))
-	}
 }
 
 // ping requests a URL with what appended to its path. Errors don't contain the URL, because it is a secret.

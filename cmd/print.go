@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -198,7 +199,7 @@ func (a *app) startBar(what string, all int) {
 		progressbar.OptionUseANSICodes(false), // blanks work as well
 		progressbar.OptionClearOnFinish())
 	a.err.bar = bar
-	if a.onTerminal() {
+	if a.out.isTerminal() {
 		a.out.bar = bar
 	}
 }
@@ -214,14 +215,12 @@ func (a *app) telling(what string) func(done, all int64) {
 	}
 }
 
-// moveBar sets how many are done.
 func (a *app) moveBar(n int) {
 	if a.err.bar != nil {
 		_ = a.err.bar.Set(n) // progress is not essential
 	}
 }
 
-// endBar removes the bar from the terminal.
 func (a *app) endBar() {
 	if a.err.bar != nil {
 		_ = a.err.bar.Clear() // an error changes nothing
@@ -284,4 +283,52 @@ func (a *app) printWarning(text string) {
 		return
 	}
 	_ = a.err.put("hipq: " + a.err.paint("warning:") + " " + oneLine(text) + "\n") // a lost warning changes nothing
+}
+
+const (
+	colorAuto   = "auto"
+	colorAlways = "always"
+	colorNever  = "never"
+)
+
+var colors = []string{colorAuto, colorAlways, colorNever}
+
+func (a *app) setColor() error {
+	switch a.color {
+	case colorAuto:
+		wanted := os.Getenv("NO_COLOR") == "" && canRewrite()
+		a.out.color, a.err.color = wanted && a.out.isTerminal(), wanted && a.err.isTerminal()
+	case colorAlways:
+		a.out.color, a.err.color = true, true
+	case colorNever:
+	default:
+		return noneOf("--color", a.color, colors)
+	}
+	return nil
+}
+
+// paint colours a state or a severity. Print the result with put, because Write removes the colours.
+func (o *output) paint(word string) string {
+	if !o.color {
+		return word
+	}
+	first, _, _ := strings.Cut(word, " ")
+	switch strings.TrimRight(first, ":") {
+	case "error", "failed", "wrong":
+		return "\x1b[31m" + word + "\x1b[0m"
+	case "retry", "cancelled", "released", "warning", "unknown":
+		return "\x1b[33m" + word + "\x1b[0m"
+	case "finished", "ok":
+		return "\x1b[32m" + word + "\x1b[0m"
+	}
+	return word
+}
+
+// plain replaces hipq's typographic signs with ASCII on a terminal whose locale isn't UTF-8.
+func (o *output) plain(s string) string {
+	locale := strings.ToLower(cmp.Or(os.Getenv("LC_ALL"), os.Getenv("LC_CTYPE"), os.Getenv("LANG")))
+	if strings.HasSuffix(locale, "utf-8") || strings.HasSuffix(locale, "utf8") || !o.isTerminal() {
+		return s
+	}
+	return strings.NewReplacer("…", "...", "–", "-", "·", "|", "→", "->", "‘", "'", "’", "'", "“", `"`, "”", `"`, "«", `"`, "»", `"`).Replace(s)
 }

@@ -98,7 +98,6 @@ func (a *app) runPurge(cmd *cobra.Command, olderThan, most string, o activity.Pu
 	return a.pinged(cmd, c.PurgePing, purge)
 }
 
-// purge deletes what is older than keep.
 func (p *purging) purge(ctx context.Context, i *instance) (err error) {
 	p.i = i
 	if p.now, err = p.i.db.SQL.Clock(ctx); err != nil {
@@ -116,8 +115,12 @@ func (p *purging) purge(ctx context.Context, i *instance) (err error) {
 		return err
 	}
 	if !p.options.Force {
-		if err := p.a.warnUnmonitored(ctx, p.i); err != nil {
+		since, err := monitor.New(p.i.db).Unmonitored(ctx)
+		switch {
+		case err != nil:
 			return err
+		case !since.IsZero():
+			p.a.warn(errors.New(unmonitored(p.i, since)))
 		}
 	}
 	if p.a.showsBar() && !p.options.DryRun {
@@ -137,15 +140,6 @@ func (p *purging) purge(ctx context.Context, i *instance) (err error) {
 		return p.stopped(ctx)
 	case err == nil && p.options.DryRun && p.counted == 0:
 		return errors.New("purge: there is nothing to delete")
-	}
-	return err
-}
-
-// warnUnmonitored warns if no activity was aggregated for a day.
-func (a *app) warnUnmonitored(ctx context.Context, i *instance) error {
-	since, err := monitor.New(i.db).Unmonitored(ctx)
-	if err == nil && !since.IsZero() {
-		a.warn(errors.New(unmonitored(i, since)))
 	}
 	return err
 }
@@ -274,10 +268,10 @@ func (p *purging) tell(what, queue string, count int64, before time.Time) error 
 	case isLeft && count == 0:
 		return nil
 	case p.a.json:
-		return p.a.printJSON(purged{
+		return p.a.out.json(purged{
 			What: what, Queue: texts.Nullable(queue == "", queue), Result: p.result, Count: count, DryRun: p.options.DryRun && !isLeft, Before: before.UTC(),
 		})
-	case isLeft, !p.options.DryRun && !p.a.onTerminal():
+	case isLeft, !p.options.DryRun && !p.a.out.isTerminal():
 		return nil
 	}
 	verb := "deleted"
@@ -297,14 +291,14 @@ func (p *purging) tellKept(entries activity.PurgeResult, before time.Time) error
 		kept := purged{What: "activity", Result: "kept", DryRun: p.options.DryRun, Before: before.UTC()}
 		for _, k := range entries.Kept {
 			kept.Hour, kept.Count = job.Time{Time: k.Hour}, k.Entries
-			if err := p.a.printJSON(kept); err != nil {
+			if err := p.a.out.json(kept); err != nil {
 				return err
 			}
 			more -= k.Entries
 		}
 		if more > 0 { // hours that are not listed
 			kept.Hour, kept.Count = job.Time{}, more
-			return p.a.printJSON(kept)
+			return p.a.out.json(kept)
 		}
 		return nil
 	}

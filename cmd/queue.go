@@ -35,7 +35,7 @@ func (a *app) queuesCommand() *cobra.Command {
 		Long:    queuesLong,
 		Example: "  hipq queues\n  hipq queues pause emails\n  hipq queues resume --all",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.open(cmd, func(i *instance) error { return a.listQueues(cmd.Context(), i) })
+			return a.open(cmd, brief, func(i *instance) error { return a.listQueues(cmd.Context(), i) })
 		},
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -65,7 +65,7 @@ func (a *app) listQueues(ctx context.Context, i *instance) error {
 			break
 		}
 		if a.json {
-			err = errors.Join(err, a.printJSON(listedQueue{q.Name, is}))
+			err = errors.Join(err, a.out.json(listedQueue{q.Name, is}))
 		} else {
 			a.out.line("%s%s", q.Name, map[bool]string{true: "  paused"}[is])
 		}
@@ -85,7 +85,7 @@ func (a *app) pauseQueueCommand(p pausing, short string, others ...string) *cobr
 			if all == (len(args) > 0) {
 				return misread{errors.New("name queues, or give --all"), cmd}
 			}
-			return a.open(cmd, func(i *instance) error { return a.pauseQueues(cmd, i, args, p) })
+			return a.open(cmd, brief, func(i *instance) error { return a.pauseQueues(cmd, i, args, p) })
 		},
 	}
 	c.Flags().BoolVar(&all, "all", false, "all queues of the instance")
@@ -199,12 +199,12 @@ func (a *app) printPaused(p pausing, name string, changes bool) error {
 	}
 	switch {
 	case a.json && p.of == "queues":
-		return a.printJSON(queuePaused{name, done})
+		return a.out.json(queuePaused{name, done})
 	case a.json:
-		return a.printJSON(schedulePaused{name, done})
+		return a.out.json(schedulePaused{name, done})
 	case p.dryRun && changes:
 		a.out.line("would %s %s", p.verb(), name)
-	case p.dryRun, !a.onTerminal():
+	case p.dryRun, !a.out.isTerminal():
 	case changes:
 		a.out.line("%s %s", done.Result, name)
 	default:

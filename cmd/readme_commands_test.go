@@ -88,9 +88,7 @@ func (d docs) shell(t *testing.T, p page, dir, script string) string {
 		out := dbtest.Must(exec.Command("go", "env", name).Output())(t)
 		c.Env = append(c.Env, name+"="+strings.TrimSpace(string(out)))
 	}
-	out, err := c.CombinedOutput()
-	dbtest.Require(t, err == nil, "%s: %v\n%s", p.name, err, out)
-	return string(out)
+	return succeeds(t, c, p.name)
 }
 
 // source builds and installs from a clone of the last commit. A folder stands for the system.

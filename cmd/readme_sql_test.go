@@ -113,8 +113,7 @@ func (d docs) admin(t *testing.T, p page) {
 		}
 		c := d.command(t.TempDir(), "sh", "-ec", "echo '{name: shop, database: {driver: mysql}, queues: [{name: emails}]}' > hipq.yaml; hipq init")
 		c.Env = append(c.Env, "HIPQ_DATABASE_DSN=hipq:secret@tcp("+server.Addr+")/shop")
-		out, err := c.CombinedOutput()
-		dbtest.Ensure(t, err == nil, "%s:%d: %v\n%s", p.name, b.line, err, out)
+		succeeds(t, c, p.name, b.line)
 	}
 }
 

@@ -61,8 +61,7 @@ func TestDocs(t *testing.T) {
 	bin := t.TempDir()
 	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", filepath.Join(bin, "hipq"), ".")
 	build.Dir = root
-	out, err := build.CombinedOutput()
-	dbtest.Require(t, err == nil, "go build: %v\n%s", err, out)
+	succeeds(t, build)
 	d := docs{root: root, bin: bin}
 	var pages, story []page // story is the quick start and its continuation
 	for _, names := range []string{"*.md", "docs/*.md", "docs/*/*.md", "examples/*/*.md"} {
@@ -176,9 +175,7 @@ func (d docs) quickStart(t *testing.T, story []page) {
 			if b.language != "sh" || b.mark != "quickstart" {
 				continue
 			}
-			out, err := d.command(dir, "sh", "-eu", "-c", b.text).CombinedOutput()
-			dbtest.Require(t, err == nil, "%s:%d: %v\n%s%s", p.name, b.line, err, b.text, out)
-			p.wantOutput(t, i, string(out))
+			p.wantOutput(t, i, succeeds(t, d.command(dir, "sh", "-eu", "-c", b.text), p.name, b.line))
 		}
 	}
 }
@@ -235,8 +232,7 @@ func (d docs) demo(t *testing.T) {
 	}
 	before, err := os.ReadDir(dir)
 	must(t, err)
-	out, err := d.command(dir, "bash", "docs/demo.sh").CombinedOutput()
-	dbtest.Require(t, err == nil, "%v\n%s", err, out)
+	succeeds(t, d.command(dir, "bash", "docs/demo.sh"))
 	after := dbtest.Must(os.ReadDir(dir))(t)
 	dbtest.Same(t, len(after), len(before), "it leaves something behind: %v", after)
 }
@@ -336,10 +332,9 @@ func (d docs) programs(t *testing.T, p page) {
 		if b.mark != "run" && b.mark != "test" {
 			continue
 		}
-		out, err := d.command(t.TempDir(), filepath.Join(dir, "program")).CombinedOutput()
-		dbtest.Ensure(t, err == nil, "%s:%d: %v\n%s", p.name, b.line, err, out)
+		out := succeeds(t, d.command(t.TempDir(), filepath.Join(dir, "program")), p.name, b.line)
 		if b.mark == "run" {
-			p.wantOutput(t, i, string(out))
+			p.wantOutput(t, i, out)
 		}
 	}
 }
@@ -357,8 +352,7 @@ func (d docs) crontabs(t *testing.T, p page) {
 		file := filepath.Join(dir, "hipq.yaml")
 		const text = "name: shop\nqueues: [{name: emails, job_types: [{name: send, handler: {exec: [cat]}}]}]\n"
 		must(t, os.WriteFile(file, []byte(text), 0o600))
-		out, err := d.command(dir, "sh", "-ec", "hipq init; hipq enqueue emails send").CombinedOutput()
-		dbtest.Require(t, err == nil, "%v\n%s", err, out)
+		succeeds(t, d.command(dir, "sh", "-ec", "hipq init; hipq enqueue emails send"))
 		env := []string{"HOME=" + dir, "HIPQ_WORKER_RUN_FOR=1s"} // because of --linger
 		for line := range strings.Lines(b.text) {
 			line = strings.TrimSpace(line)
@@ -400,8 +394,7 @@ func checkPHP(t *testing.T, p page, b codeBlock) {
 	}
 	c := exec.Command("php", "-l")
 	c.Stdin = strings.NewReader(b.text)
-	out, err := c.CombinedOutput()
-	dbtest.Ensure(t, err == nil, "%s:%d: %v\n%s", p.name, b.line, err, out)
+	succeeds(t, c, p.name, b.line)
 }
 
 // interpreters run programs in other languages.
@@ -422,8 +415,7 @@ func (d docs) scripts(t *testing.T, p page) {
 		}
 		file := filepath.Join(t.TempDir(), "test")
 		must(t, os.WriteFile(file, []byte(b.text), 0o600))
-		out, err := d.command(dir, interpreter, file).CombinedOutput()
-		dbtest.Ensure(t, err == nil, "%s:%d: %v\n%s", p.name, b.line, err, out)
+		succeeds(t, d.command(dir, interpreter, file), p.name, b.line)
 	}
 	dbtest.Ensure(t, p.name != "docs/howto/testing.md" || ran >= 2, "%s: tests found: %d", p.name, ran)
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -30,11 +31,7 @@ type signed struct {
 
 // by returns a changed request, and records whether it is still good.
 func (s signed) by(good bool, change func(*signed)) signed {
-	headers := map[string]string{}
-	for name, value := range s.Headers {
-		headers[name] = value
-	}
-	s.Headers, s.good = headers, good
+	s.Headers, s.good = maps.Clone(s.Headers), good
 	change(&s)
 	return s
 }
@@ -74,13 +71,12 @@ func (d docs) verify(t *testing.T, p page) {
 			must(t, os.WriteFile(file, []byte(b.text+v.program), 0o600))
 			c := d.command(filepath.Dir(file), client, file)
 			c.Stdin = strings.NewReader(string(input))
-			out, err := c.CombinedOutput()
-			dbtest.Require(t, err == nil, "%s:%d: %v\n%s", p.name, b.line, err, out)
+			out := succeeds(t, c, p.name, b.line)
 			var want strings.Builder
 			for _, r := range requests {
 				want.WriteString(map[bool]string{true: "1", false: "0"}[r.good])
 			}
-			dbtest.Same(t, string(out), want.String(), "%s:%d: which requests are good", p.name, b.line)
+			dbtest.Same(t, out, want.String(), "%s:%d: which requests are good", p.name, b.line)
 		})
 	}
 	dbtest.Ensure(t, p.name != "docs/howto/http.md" || ran >= len(verifiers), "%s: found %d of what verifies signatures", p.name, ran)

@@ -53,19 +53,17 @@ func (a *app) retryCommand() *cobra.Command {
 			if j, unread := q.Get(cmd.Context(), id); errors.Is(err, admin.ErrNotFinal) && unread == nil && j.State() == job.Retry {
 				return fmt.Sprintf("hipq reschedule %s %d --in 0s runs it now", q.Name, id)
 			}
-			closed, ok := errors.AsType[*admin.ClosedError](err)
-			if !ok && !errors.Is(err, admin.ErrFinished) {
+			var last *job.Job
+			said := ""
+			if closed, ok := errors.AsType[*admin.ClosedError](err); ok {
+				last, said = i.fate(cmd.Context(), q, closed.RetriedAs)
+			} else if !errors.Is(err, admin.ErrFinished) {
 				return ""
 			}
-			const again = "--again retries it anyway"
-			if !ok {
-				return again
-			}
-			last, said := i.fate(cmd.Context(), q, closed.RetriedAs)
 			if last != nil && !last.Status.IsFinal() { // it would be a duplicate of that job
 				return said + fmt.Sprintf(": hipq show %s %d", q.Name, last.ID)
 			}
-			return said + again
+			return said + "--again retries it anyway"
 		}
 		return nil
 	})

@@ -2,25 +2,21 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"runtime/debug"
 	"slices"
 	"strings"
-	"time"
 
+	"github.com/olekukonko/tablewriter/pkg/twwidth"
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/config"
-	"github.com/hipq/hipq/internal/doctor"
 	"github.com/hipq/hipq/internal/process"
-	"github.com/hipq/hipq/queue"
-	"github.com/hipq/hipq/queue/admin"
-	"github.com/hipq/hipq/schema"
 )
 
 type app struct {
@@ -115,7 +111,6 @@ func (a *app) root() *cobra.Command {
 	return root
 }
 
-// loadOptions says where the config is and which flags override it.
 func (a *app) loadOptions(cmd *cobra.Command) config.LoadOptions {
 	return config.LoadOptions{File: a.configFile, Flags: cmd.Flags()}
 }
@@ -140,184 +135,6 @@ func (a *app) load(cmd *cobra.Command) (*config.Config, error) {
 	return c, nil
 }
 
-// instance is the config and the database of a command.
-type instance struct {
-	*config.Config
-	db *schema.DB
-	// unfit has the config's queues whose tables can't be used: mostly new ones before hipq init.
-	unfit schema.QueueErrors
-}
-
-// openPatiently is open for a command that reads or deletes much. The database may take longer to answer.
-func (a *app) openPatiently(cmd *cobra.Command, do func(*instance) error) error {
-	return a.openWith(cmd, true, do)
-}
-
-// open reads the config and opens its database until do returns. The tables of the instance and of at least one queue
-// must exist and be up to date.
-func (a *app) open(cmd *cobra.Command, do func(*instance) error) error {
-	return a.openWith(cmd, false, do)
-}
-
-// catchUpWithin is how long a command waits until its node has the others' commits. A node that is far behind, for
-// example during a backup, still shows what it has.
-const catchUpWithin = 5 * time.Second
-
-// openWith waits for earlier commits, because on a cluster they may have been made at another node.
-func (a *app) openWith(cmd *cobra.Command, patient bool, do func(*instance) error) error {
-	c, err := a.load(cmd)
-	if err != nil {
-		return err
-	}
-	c.Database.Patient = patient
-	return connect(cmd.Context(), c, func(i *instance) error {
-		wait, cancel := context.WithTimeout(cmd.Context(), catchUpWithin)
-		defer cancel()
-		behind := i.db.SQL.CatchUp(wait)
-		if behind != nil && (wait.Err() == nil || cmd.Context().Err() != nil) {
-			return behind
-		}
-		err := do(i)
-		if err != nil && behind != nil { // what it didn't find may be on the other nodes
-			err = errors.Join(err, behind)
-		}
-		return err
-	})
-}
-
-// aboutQueue opens the instance for a command about one queue, by open or openPatiently.
-func aboutQueue(
-	cmd *cobra.Command, open func(*cobra.Command, func(*instance) error) error, name string, do func(*instance, *queue.Queue) error,
-) error {
-	return open(cmd, func(i *instance) error {
-		q, err := i.queue(cmd.Context(), name)
-		if err != nil {
-			return err
-		}
-		return do(i, q)
-	})
-}
-
-func connect(ctx context.Context, c *config.Config, do func(*instance) error) error {
-	names, err := c.Names()
-	if err != nil {
-		return err
-	}
-	db, err := schema.Open(ctx, c.Database, names)
-	if err != nil {
-		return locate(c, orGone(c, err))
-	}
-	defer func() { _ = db.Close() }()
-	advice, err := doctor.Misnamed(ctx, db, c, db.Check(ctx, c.QueueTables()))
-	if advice != "" {
-		err = advised{err, advice}
-	}
-	unfit, _ := errors.AsType[schema.QueueErrors](err)
-	if err != nil && (len(unfit) == 0 || len(unfit) == len(c.Queues)) {
-		return orGone(c, err)
-	}
-	err = do(&instance{Config: c, db: db, unfit: unfit})
-	if _, unreachable := errors.AsType[*net.OpError](err); unreachable || errors.Is(err, schema.ErrNoAnswer) || schema.IsFull(err) {
-		err = locate(c, err)
-	}
-	return err
-}
-
-// queue finds a queue in the config, else among the registered ones.
-func (i *instance) queue(ctx context.Context, name string) (*queue.Queue, error) {
-	if err := i.unfit[name]; err != nil {
-		return nil, err
-	}
-	if c, err := i.Queue(name); err == nil {
-		return queue.New(i.db, c.Options)
-	}
-	all, err := i.options(ctx)
-	if err != nil {
-		return nil, err
-	}
-	known := make([]string, len(all))
-	for n, o := range all {
-		if o.Name == name {
-			if err := i.db.Check(ctx, []schema.Queue{o.Table()}); err != nil {
-				return nil, err
-			}
-			return queue.New(i.db, o)
-		}
-		known[n] = o.Name
-	}
-	return nil, unknown(fmt.Errorf("%w: %q; known: %s", config.ErrUnknownQueue, name, strings.Join(known, ", ")), name, known)
-}
-
-func (i *instance) named(ctx context.Context, name string) ([]*queue.Queue, error) {
-	if name == "" {
-		return i.queues(ctx)
-	}
-	q, err := i.queue(ctx, name)
-	return []*queue.Queue{q}, err
-}
-
-// options returns the usable queues of this config and all others that are registered in the database, by name.
-func (i *instance) options(ctx context.Context) ([]queue.Options, error) {
-	all, err := admin.Registered(ctx, i.db)
-	if err != nil {
-		return nil, err
-	}
-	all = slices.DeleteFunc(all, func(o queue.Options) bool { return i.has(o.Name) })
-	for n := range all {
-		all[n].Location = i.Location
-	}
-	for _, c := range i.Queues {
-		if i.unfit[c.Name] == nil {
-			all = append(all, c.Options)
-		}
-	}
-	slices.SortFunc(all, func(a, b queue.Options) int { return strings.Compare(a.Name, b.Name) })
-	return all, nil
-}
-
-func (i *instance) has(name string) bool {
-	_, err := i.Queue(name)
-	return err == nil
-}
-
-// queues returns all usable queues. It warns about other registered queues without a usable table.
-func (i *instance) queues(ctx context.Context) ([]*queue.Queue, error) {
-	all, err := i.options(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var others []schema.Queue
-	for _, o := range all {
-		if !i.has(o.Name) {
-			others = append(others, o.Table())
-		}
-	}
-	var unfit schema.QueueErrors
-	if len(others) > 0 {
-		err := i.db.Check(ctx, others)
-		ok := false
-		if unfit, ok = errors.AsType[schema.QueueErrors](err); err != nil && !ok {
-			return nil, err
-		}
-	}
-	var list []*queue.Queue
-	for _, o := range all {
-		if err := unfit[o.Name]; err != nil {
-			i.db.Warn(fmt.Errorf("queue %s is left out: %w", o.Name, err))
-			continue
-		}
-		q, err := queue.New(i.db, o)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, q)
-	}
-	return list, nil
-}
-
-// onTerminal reports whether a terminal shows the output.
-func (a *app) onTerminal() bool { return a.out.isTerminal() }
-
 // version is set by the linker.
 var version = ""
 
@@ -327,7 +144,7 @@ func (a *app) versionCommand() *cobra.Command {
 		Short: "Print the version",
 		RunE: func(*cobra.Command, []string) error {
 			if a.json {
-				return a.printJSON(map[string]string{"version": versionText()})
+				return a.out.json(map[string]string{"version": versionText()})
 			}
 			a.out.line("hipq %s", versionText())
 			return nil
@@ -341,4 +158,67 @@ func versionText() string {
 		return info.Main.Version
 	}
 	return version
+}
+
+// helpWidth limits the width of help, because longer lines are hard to read.
+const helpWidth = 100
+
+// group adds commands below a heading of hipq --help.
+func group(root *cobra.Command, heading string, commands ...*cobra.Command) {
+	root.AddGroup(&cobra.Group{ID: heading, Title: heading + ":"})
+	for _, c := range commands {
+		c.GroupID = heading
+	}
+	root.AddCommand(commands...)
+}
+
+func (a *app) wrapHelp(root *cobra.Command) {
+	show := root.HelpFunc()
+	root.SetHelpFunc(func(c *cobra.Command, args []string) {
+		width := min(cmp.Or(a.out.columns(), helpWidth), helpWidth)
+		c.Long = reflow(c.Long, width)
+		for _, sub := range c.Commands() {
+			indent := sub.NamePadding() + len("  ") + len(" ")
+			sub.Short = hang(wrap(sub.Short, width-indent), indent)
+		}
+		c.SetUsageTemplate(strings.NewReplacer(".FlagUsages ", fmt.Sprintf(".FlagUsagesWrapped %d ", width),
+			"for more information about a command", "for more").Replace(c.UsageTemplate()))
+		show(c, args)
+	})
+}
+
+// reflow wraps paragraphs. It keeps indented lines, because they are commands and crontab lines.
+func reflow(text string, width int) string {
+	var done, paragraph []string
+	for line := range strings.Lines(text + "\n\n") {
+		if line = strings.TrimRight(line, "\n"); line != "" && line[0] != ' ' {
+			paragraph = append(paragraph, line)
+			continue
+		}
+		if paragraph != nil {
+			done, paragraph = append(done, wrap(strings.Join(paragraph, " "), width)), nil
+		}
+		done = append(done, line)
+	}
+	return strings.TrimRight(strings.Join(done, "\n"), "\n")
+}
+
+func wrap(text string, width int) string {
+	var b strings.Builder
+	at := 0
+	for _, word := range strings.Fields(text) {
+		room := twwidth.Width(word)
+		switch {
+		case at == 0:
+		case at+1+room > width:
+			b.WriteByte('\n')
+			at = 0
+		default:
+			b.WriteByte(' ')
+			at++
+		}
+		b.WriteString(word)
+		at += room
+	}
+	return b.String()
 }

@@ -42,7 +42,7 @@ func (a *app) runCommand() *cobra.Command {
 				return err
 			}
 			if err := process.CanRun(); err != nil {
-				return usage(err)
+				return usageError{err}
 			}
 			return a.asWorker(cmd, args[0], func(i *instance, p worker.Params, r *runners) error { return a.runJob(cmd, i, p, r, id) })
 		},
@@ -112,7 +112,6 @@ func runnable(cmd *cobra.Command, q worker.Queue, w workers.Worker, id int64, ru
 	return fmt.Errorf("the row of job %d of %s: %w", id, q.Name, schema.ErrHeld)
 }
 
-// printRun says how the attempt and the job ended.
 func (a *app) printRun(cmd *cobra.Command, i *instance, q worker.Queue, ran worker.Attempt, done worker.Summary) error {
 	// Without cancel, because the run may have been interrupted.
 	j, err := q.Get(context.WithoutCancel(cmd.Context()), ran.Job.ID)
@@ -126,7 +125,7 @@ func (a *app) printRun(cmd *cobra.Command, i *instance, q worker.Queue, ran work
 	case err != nil:
 		return err
 	case a.json:
-		if err := a.printJSON(j.JSON()); err != nil {
+		if err := a.out.json(j.JSON()); err != nil {
 			return err
 		}
 	default:

@@ -55,7 +55,6 @@ func (a *app) closeRunners(r *runners) (left string) {
 	return strings.Join(said, "; ")
 }
 
-// handler makes the handler of a job type.
 func (r *runners) handler(c config.Handler) (handler.Handler, error) {
 	switch {
 	case c.HTTP != nil:
@@ -93,7 +92,6 @@ func (r *runners) leaveOut(queue, name string, err error) {
 	r.left = append(r.left, leftType{queue, name, err})
 }
 
-// whyLeft is why a job type is left out; nil if it isn't.
 func (r *runners) whyLeft(queue, name string) error {
 	for _, l := range r.left {
 		if l.queue == queue && l.name == name {

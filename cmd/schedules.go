@@ -32,7 +32,7 @@ func (a *app) schedulesCommand() *cobra.Command {
 		Example:    "  hipq schedules\n  hipq schedules pause nightly-report\n  hipq schedules run nightly-report",
 		SuggestFor: []string{"schedule", "cron", "recurring", "timetable", "periodic"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.open(cmd, func(i *instance) error { return a.listSchedules(cmd, i) })
+			return a.open(cmd, brief, func(i *instance) error { return a.listSchedules(cmd, i) })
 		},
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -112,10 +112,9 @@ func (a *app) listSchedules(cmd *cobra.Command, i *instance) error {
 	a.page()
 	t := newTable(a.out, "SCHEDULE", i.zoned("WHEN"), "QUEUE", "TYPE", "LAST SLOT", "JOB", "NEXT SLOT", "REMARK").
 		narrowing([]string{"SCHEDULE", "TYPE"}, []string{"REMARK", "JOB", "QUEUE", "TYPE", "LAST SLOT"})
-	remarks := map[string]string{}
 	for _, s := range all {
 		if a.json {
-			if err := a.printJSON(s); err != nil {
+			if err := a.out.json(s); err != nil {
 				return err
 			}
 			continue
@@ -127,9 +126,8 @@ func (a *app) listSchedules(cmd *cobra.Command, i *instance) error {
 		if s.LastQueue != nil && *s.LastQueue != s.Queue { // the schedule had another queue then
 			job += " of " + *s.LastQueue
 		}
-		remarks[s.Name] = s.remark(i, now)
 		t.row(s.Name, strings.TrimSuffix(s.When, " "+i.Location.String()), s.Queue, s.JobType, i.localCell(s.LastSlot.Time), job,
-			i.localCell(s.NextSlot.Time), remarks[s.Name])
+			i.localCell(s.NextSlot.Time), s.remark(i, now))
 	}
 	if a.json {
 		return nil
@@ -137,9 +135,9 @@ func (a *app) listSchedules(cmd *cobra.Command, i *instance) error {
 	if err := t.end(); err != nil || !slices.Contains(t.narrow.gone, "REMARK") {
 		return err
 	}
-	for _, name := range slices.Sorted(maps.Keys(remarks)) {
-		if remarks[name] != dash("") {
-			a.out.line("%s: %s", name, remarks[name])
+	for _, s := range all {
+		if remark := s.remark(i, now); remark != dash("") {
+			a.out.line("%s: %s", s.Name, remark)
 		}
 	}
 	return a.out.err
@@ -224,7 +222,7 @@ unreachable or busy · 78 configuration.`,
 		Example:    "  hipq schedules " + p.verb() + " nightly-report",
 		SuggestFor: others,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.open(cmd, func(i *instance) error { return a.pauseSchedules(cmd, i, args, p) })
+			return a.open(cmd, brief, func(i *instance) error { return a.pauseSchedules(cmd, i, args, p) })
 		},
 	}
 	c.Flags().BoolVar(&p.dryRun, "dry-run", false, dryRunUsage)
@@ -270,7 +268,6 @@ func (a *app) pauseSchedules(cmd *cobra.Command, i *instance, names []string, p 
 	})
 }
 
-// pauseSchedule pauses or resumes a known schedule.
 func (i *instance) pauseSchedule(ctx context.Context, name string, pause bool) (changes bool, err error) {
 	t := scheduler.New(i.db, i.Schedules)
 	if pause {
@@ -294,7 +291,7 @@ func (a *app) scheduleRunCommand() *cobra.Command {
 		Example:    "  hipq schedules run nightly-report",
 		SuggestFor: []string{"trigger", "now", "enqueue", "start"},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.open(cmd, func(i *instance) error { return a.runSchedules(cmd, i, args, dryRun) })
+			return a.open(cmd, brief, func(i *instance) error { return a.runSchedules(cmd, i, args, dryRun) })
 		},
 	}
 	c.Flags().BoolVar(&dryRun, "dry-run", false, dryRunUsage)
@@ -333,7 +330,7 @@ func (a *app) runSchedules(cmd *cobra.Command, i *instance, names []string, dryR
 		}
 		switch {
 		case a.json:
-			if err := a.printJSON(said); err != nil {
+			if err := a.out.json(said); err != nil {
 				return err
 			}
 		case dryRun && said.Duplicate && len(names) > 1:

@@ -46,6 +46,14 @@ func TestMain(m *testing.M) {
 // must ends the test if there is an error.
 var must = dbtest.OK
 
+// succeeds runs a program that must do its work, and returns its output. about says where the test has it from.
+func succeeds(t *testing.T, c *exec.Cmd, about ...any) string {
+	t.Helper()
+	out, err := c.CombinedOutput()
+	dbtest.Require(t, err == nil, "%v %q: %v\n%s", about, c.Args, err, out)
+	return string(out)
+}
+
 // clean runs the tests with a temporary cache, because hipq must not note databases in the user's.
 type clean struct{ *testing.M }
 

@@ -101,10 +101,9 @@ func (a *app) runShow(ctx context.Context, i *instance, q *queue.Queue, id int64
 	if err != nil {
 		return err
 	}
-	s.undecided(j)
-	s.progress(j)
+	s.complete(j)
 	if a.json {
-		return a.printJSON(s)
+		return a.out.json(s)
 	}
 	return a.printJob(i, j, s)
 }
@@ -139,20 +138,15 @@ func (s *shown) note(e activity.Entry) {
 	last.State, last.Ended, last.RunMS, last.Error, last.Output = e.State, job.Time{Time: e.At}, max(0, e.RunMS), texts.NullText(e.Error), texts.NullText(e.Output)
 }
 
-// undecided adds what the job's row has of an attempt that waits for its answer or its retry decision.
-func (s *shown) undecided(j *job.Job) {
-	n := len(s.Attempts)
-	if n == 0 || s.Attempts[n-1].Attempt != j.Attempt || !s.Attempts[n-1].Ended.IsZero() {
-		return
-	}
-	s.Attempts[n-1].Error, s.Attempts[n-1].Output = texts.NullText(j.Error), texts.NullText(j.Output)
-}
-
-// progress adds the progress of the last attempt that reported any.
-func (s *shown) progress(j *job.Job) {
+// complete adds what only the job's row has: of an attempt that waits for its answer or its retry decision, and the progress.
+func (s *shown) complete(j *job.Job) {
 	for n := range s.Attempts {
-		if s.Attempts[n].Attempt == j.Progress.Attempt {
-			s.Attempts[n].ProgressJSON = j.Progress.JSON()
+		t := &s.Attempts[n]
+		if t.Attempt == j.Attempt && t.Ended.IsZero() {
+			t.Error, t.Output = texts.NullText(j.Error), texts.NullText(j.Output)
+		}
+		if t.Attempt == j.Progress.Attempt {
+			t.ProgressJSON = j.Progress.JSON()
 		}
 	}
 }
@@ -199,7 +193,6 @@ func (a *app) printJob(i *instance, j *job.Job, s shown) error {
 	return nil
 }
 
-// printAttempt prints the n-th known attempt.
 func (a *app) printAttempt(i *instance, j *job.Job, s shown, n int) {
 	t, of := s.Attempts[n], ""
 	if most := i.attempts(j.Queue, j.Type); most > 0 {
@@ -340,7 +333,6 @@ func (s *shown) end(i *instance, j *job.Job) string {
 	return said
 }
 
-// ended says how a final job ended.
 func ended(j *job.Job) string {
 	switch j.Error {
 	case activity.None:

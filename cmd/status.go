@@ -53,7 +53,7 @@ func (a *app) statusCommand() *cobra.Command {
 		SuggestFor: []string{"stats", "stat", "state", "top", "workers", "health"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			show := func() error {
-				return a.openPatiently(cmd, func(i *instance) error { return a.runStatus(cmd, i, o) })
+				return a.open(cmd, patient, func(i *instance) error { return a.runStatus(cmd, i, o) })
 			}
 			if watch == "" {
 				return show()
@@ -181,16 +181,12 @@ func (a *app) runStatus(cmd *cobra.Command, i *instance, o statusOptions) error 
 	if err != nil {
 		return err
 	}
-	var lastSeen time.Time
-	if last != nil {
-		lastSeen = last.Heartbeat.Time
-	}
 	for _, q := range queues {
 		most := max(1000, talliedMost/int64(len(queues)))
 		if o.exact || o.shards || a.json {
 			most = 0
 		}
-		s, err := i.queueStatus(cmd.Context(), q, lastSeen, most)
+		s, err := i.queueStatus(cmd.Context(), q, or0(last).Heartbeat.Time, most)
 		if err != nil {
 			return err
 		}
@@ -206,8 +202,7 @@ func (a *app) runStatus(cmd *cobra.Command, i *instance, o statusOptions) error 
 	}
 	report.Workers = texts.Map(atWork, func(w workers.Row) workerStatus { return newWorkerStatus(w, now) })
 	if last != nil {
-		s := newWorkerStatus(*last, now)
-		report.LastWorker = &s
+		report.LastWorker = new(newWorkerStatus(*last, now))
 	}
 	since, err := monitor.New(i.db).Unmonitored(cmd.Context())
 	if err != nil {
@@ -215,7 +210,7 @@ func (a *app) runStatus(cmd *cobra.Command, i *instance, o statusOptions) error 
 	}
 	report.Unmonitored, report.now = job.Time{Time: since}, now
 	if a.json {
-		return a.printJSON(report)
+		return a.out.json(report)
 	}
 	if err := a.printStatus(cmd.Context(), i, report); err != nil {
 		return err

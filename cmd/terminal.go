@@ -21,7 +21,6 @@ type pager struct {
 	ended chan struct{}
 }
 
-// errPagerEnded means that the user has left the pager.
 var errPagerEnded = errors.New("the pager has ended")
 
 // shellOnly has the characters that make $PAGER need a shell.
@@ -111,18 +110,18 @@ func (p *pager) signal(sig syscall.Signal) {
 // continues.
 func (a *app) watch(ctx context.Context, every time.Duration, zone *time.Location, show func() error) error {
 	for {
-		a.clearScreen()
+		if f := a.out.terminal(); f != nil && !a.json && canRewrite() { // the scrollback stays
+			_, _ = f.WriteString("\x1b[H\x1b[J") // not through output, which removes such characters
+		}
 		if !a.json {
 			a.out.line("%s, every %s", zonedTime(time.Now(), zone), every)
 		}
 		switch err := show(); {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case err == nil:
-		default:
-			if !a.isAway(err) {
-				return err
-			}
+		case err != nil && !a.isAway(err):
+			return err
+		case err != nil:
 			code, hint := a.diagnose(err)
 			a.report(code, err, hint)
 		}
@@ -134,13 +133,6 @@ func (a *app) watch(ctx context.Context, every time.Duration, zone *time.Locatio
 			return ctx.Err()
 		case <-time.After(every):
 		}
-	}
-}
-
-// clearScreen clears a terminal that supports it, but not its scrollback.
-func (a *app) clearScreen() {
-	if f := a.out.terminal(); f != nil && !a.json && canRewrite() {
-		_, _ = f.WriteString("\x1b[H\x1b[J") // not through output, which removes such characters
 	}
 }
 

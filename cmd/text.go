@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"fmt"
+	"io"
 	"strings"
 	"time"
 	"unicode/utf16"
@@ -24,21 +25,13 @@ const (
 )
 
 // escaped writes each hidden character of a JSON text as \uXXXX. The value stays the same.
-func escaped(json []byte) []byte {
-	n := texts.IndexHidden(json)
-	if n == len(json) {
-		return json
-	}
-	var b []byte
-	for ; n < len(json); n = texts.IndexHidden(json) {
-		r, size := utf8.DecodeRune(json[n:])
-		b = append(b, json[:n]...)
+func escaped(json string) string {
+	return texts.ReplaceHidden(json, func(r rune) (text string) {
 		for _, unit := range utf16.AppendRune(nil, r) {
-			b = fmt.Appendf(b, `\u%04x`, unit)
+			text += fmt.Sprintf(`\u%04x`, unit)
 		}
-		json = json[n+size:]
-	}
-	return append(b, json...)
+		return text
+	})
 }
 
 // safe cleans and cuts a text of several lines.
@@ -73,13 +66,11 @@ func hang(s string, by int) string {
 
 func indent(s string) string { return "    " + hang(s, 4) }
 
-// printJSON prints v on one line. All --json output uses this encoder.
-func (a *app) printJSON(v any) error { return a.out.json(v) }
-
+// json prints v on one line. All --json output uses this encoder.
 func (o *output) json(v any) error {
 	line, err := texts.JSON(v)
 	if err == nil {
-		_, err = o.Write(escaped(line))
+		_, err = io.WriteString(o, escaped(string(line)))
 	}
 	return err
 }

@@ -69,7 +69,7 @@ func (a *app) tryCommand() *cobra.Command {
 
 func (a *app) tryHandler(cmd *cobra.Command, name, jobType string, o tryOptions) error {
 	if err := process.CanRun(); err != nil {
-		return usage(err)
+		return usageError{err}
 	}
 	c, err := a.load(cmd)
 	if err != nil {
@@ -97,8 +97,7 @@ func (a *app) tryHandler(cmd *cobra.Command, name, jobType string, o tryOptions)
 		a.out.line("the handler gets:")
 		a.out.text("%s\n", indent(safe(strings.TrimSpace(string(handler.Message(j))))))
 	}
-	ended := attempted{jobType: t, job: j}
-	ended.outcome, ended.heard, ended.reached = tryOne(cmd.Context(), h, t, j, func(p job.Progress) {
+	ended := tryOne(cmd.Context(), h, t, j, func(p job.Progress) {
 		if !a.json {
 			a.out.line("progress: %s", p)
 		}
@@ -116,7 +115,7 @@ func (a *app) tryHandler(cmd *cobra.Command, name, jobType string, o tryOptions)
 }
 
 // tryOne runs a handler for a job, and returns what the handler reported. say gets its progress, and may be nil.
-func tryOne(ctx context.Context, h handler.Handler, t job.Type, j *job.Job, say func(job.Progress)) (job.Outcome, handling.Heard, job.Progress) {
+func tryOne(ctx context.Context, h handler.Handler, t job.Type, j *job.Job, say func(job.Progress)) attempted {
 	interruptible, interrupt := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer interrupt(nil)
 	defer context.AfterFunc(ctx, func() { interrupt(worker.ErrInterrupted) })() // the cause that a worker uses
@@ -148,7 +147,7 @@ func tryOne(ctx context.Context, h handler.Handler, t job.Type, j *job.Job, say 
 	mu.Lock()
 	defer mu.Unlock()
 	over = true
-	return outcome, heard, reached
+	return attempted{t, j, outcome, heard, reached}
 }
 
 func (i *instance) typeWithHandler(name, jobType string) (t job.Type, h config.Handler, err error) {
@@ -250,7 +249,7 @@ func (a *app) printTry(i *instance, ended attempted) error {
 			said.RetryTime = job.Time{Time: next.Scheduled}
 		}
 	}
-	return a.printJSON(said)
+	return a.out.json(said)
 }
 
 // sayTry says how the handler ended, and what would happen to the job.

@@ -18,7 +18,6 @@ import (
 )
 
 const (
-	// maxTried is how many jobs try runs at most.
 	maxTried    = 1_000_000
 	shownErrors = 5
 )
@@ -64,9 +63,9 @@ func (a *app) tryMany(ctx context.Context, h handler.Handler, t job.Type, j *job
 	for range done.AtOnce {
 		all.Go(func() {
 			for one := next(); one != nil; one = next() {
-				o, _, _ := tryOne(ctx, h, t, one, nil)
+				ended := tryOne(ctx, h, t, one, nil)
 				mu.Lock()
-				done.add(one, o, time.Since(began))
+				done.add(one, ended.outcome, time.Since(began))
 				mu.Unlock()
 			}
 		})
@@ -100,7 +99,7 @@ func (d *triedMany) add(j *job.Job, o job.Outcome, after time.Duration) {
 
 func (a *app) printTryMany(d triedMany) error {
 	if a.json {
-		return a.printJSON(d)
+		return a.out.json(d)
 	}
 	outcomes := texts.Map(slices.Sorted(maps.Keys(d.Outcomes)), func(verdict string) string {
 		return fmt.Sprintf("%s %s", verdict, texts.Thousands(d.Outcomes[verdict]))

@@ -37,9 +37,7 @@ func (d docs) tutorial(t *testing.T, p page) {
 		if here != nil {
 			text = here.Replace(text)
 		}
-		out, err := d.command(dir, "sh", "-eu", "-c", text).CombinedOutput()
-		dbtest.Require(t, err == nil, "%s:%d: %v\n%s%s", p.name, b.line, err, b.text, out)
-		p.wantOutput(t, i, string(out))
+		p.wantOutput(t, i, succeeds(t, d.command(dir, "sh", "-eu", "-c", text), p.name, b.line))
 	}
 }
 

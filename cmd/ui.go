@@ -24,7 +24,6 @@ import (
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/internal/ui"
 	"github.com/hipq/hipq/monitor"
-	"github.com/hipq/hipq/monitor/report"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -66,7 +65,7 @@ func (a *app) uiCommand() *cobra.Command {
 				return err
 			}
 			defer func() { _ = listener.Close() }()
-			return a.open(cmd, func(i *instance) error { return a.runUI(cmd, i, o, listener) })
+			return a.open(cmd, brief, func(i *instance) error { return a.runUI(cmd, i, o, listener) })
 		},
 	}
 	f := c.Flags()
@@ -132,7 +131,7 @@ func (a *app) runUI(cmd *cobra.Command, i *instance, o uiOptions, listener net.L
 	switch {
 	case listener.Addr().Network() != "unix":
 		a.out.line("hipq ui: %s", address.String())
-		if !o.noBrowser && o.proxy == "" && a.onTerminal() {
+		if !o.noBrowser && o.proxy == "" && a.out.isTerminal() {
 			defer browse(address.String())()
 		}
 	case o.proxy == "":
@@ -231,21 +230,10 @@ func browse(address string) (end func()) {
 // uiInstance is what the pages get of the command line.
 func (a *app) uiInstance(cmd *cobra.Command, i *instance) ui.Instance {
 	return ui.Instance{
-		Name: i.Name, DB: i.db, File: i.Database.Path, Zone: i.Location, Queues: i.queues,
+		Name: i.Name, DB: i.db, File: i.Database.Path, Zone: i.Location, Alert: i.Alert, Queues: i.queues,
 		Health: func(ctx context.Context) (monitor.Health, error) {
 			s, err := i.state(ctx, i.Alert.Enough())
 			return i.health(s, i.shared), err
-		},
-		Report: func(ctx context.Context) (report.View, error) {
-			p := report.Page{Instance: i.Name, Zone: i.Location, Alert: i.Alert}
-			hour, err := monitor.New(i.db).LastComplete(ctx)
-			if err == nil {
-				p.Report, err = monitor.New(i.db).Report(ctx, hour)
-			}
-			if err == nil {
-				p.Made, err = i.db.SQL.Clock(ctx)
-			}
-			return p.View(), err
 		},
 		Schedules: i.uiSchedules,
 		PauseSchedule: func(ctx context.Context, name string, pause bool) error {

@@ -41,8 +41,7 @@ func TestUIActsLikeTheCommands(t *testing.T) {
 				t.Helper()
 				c := exec.Command("hipq", args...)
 				c.Dir = dir
-				out, err := c.CombinedOutput()
-				dbtest.Require(t, err == nil, "hipq %v: %v\n%s", args, err, out)
+				succeeds(t, c)
 			}
 			hipq("init")
 			for k := range 6 {
@@ -100,8 +99,7 @@ func TestUITellsNoSecret(t *testing.T) {
 		for _, args := range []string{"init", "enqueue emails send", "work", "enqueue emails send"} {
 			c := exec.Command("hipq", strings.Fields(args)...)
 			c.Dir = dir
-			out, err := c.CombinedOutput()
-			dbtest.Require(t, err == nil, "hipq %s: %v\n%s", args, err, out)
+			succeeds(t, c)
 		}
 		get := uiOn(t, dir).get
 		for _, path := range []string{

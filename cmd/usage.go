@@ -93,7 +93,7 @@ func checkArguments(c *cobra.Command, args []string) error {
 		return checkCommand(c, args)
 	}
 	all := argumentsOf(c)
-	if name := queueFlag(c); name != "" && at(all, 0) == (argument{name: "QUEUE"}) {
+	if name, _ := c.Flags().GetString("queue"); name != "" && at(all, 0) == (argument{name: "QUEUE"}) {
 		args = slices.Insert(slices.Clone(args), 0, name)
 	}
 	if len(args) == 1 && len(all) > 1 && all[0].name == "QUEUE" && all[1].name == "ID" {
@@ -129,13 +129,6 @@ func checkArguments(c *cobra.Command, args []string) error {
 		}
 	}
 	return nil
-}
-
-func queueFlag(c *cobra.Command) string {
-	if f := c.Flags().Lookup("queue"); f != nil {
-		return f.Value.String()
-	}
-	return ""
 }
 
 // checkCommand is the check of a command with subcommands, which runs if none was named.
@@ -269,7 +262,7 @@ func meant(err error, instead string) error {
 }
 
 func unknown(err error, name string, known []string) error {
-	return usage(meant(err, config.Nearest(name, known)))
+	return usageError{meant(err, config.Nearest(name, known))}
 }
 
 // noneOf refuses a value that is not among words. what is the flag or argument that had it.

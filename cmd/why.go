@@ -33,7 +33,7 @@ func (a *app) aboutJob(do func(ctx context.Context, i *instance, q *queue.Queue,
 		if err != nil {
 			return err
 		}
-		return aboutQueue(cmd, a.openPatiently, args[0], func(i *instance, q *queue.Queue) error { return do(cmd.Context(), i, q, id) })
+		return a.aboutQueue(cmd, patient, args[0], func(i *instance, q *queue.Queue) error { return do(cmd.Context(), i, q, id) })
 	}
 }
 
@@ -59,7 +59,7 @@ func (a *app) runWhy(ctx context.Context, i *instance, q *queue.Queue, id int64)
 	}
 	if a.json {
 		j := why.Job.JSON()
-		return a.printJSON(explained{id, q.Name, j.State, j.Shard, j.Shards, why.Reasons})
+		return a.out.json(explained{id, q.Name, j.State, j.Shard, j.Shards, why.Reasons})
 	}
 	for _, reason := range why.Reasons {
 		a.out.line("%s", reason.Text)

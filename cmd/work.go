@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/hipq/hipq/internal/alert"
 	"github.com/hipq/hipq/internal/policy"
 	"github.com/hipq/hipq/internal/process"
 	"github.com/hipq/hipq/internal/texts"
@@ -82,7 +83,7 @@ func (a *app) workCommand() *cobra.Command {
 			}
 			var done worker.Summary
 			if err = process.CanRun(); err != nil {
-				err = usage(err)
+				err = usageError{err}
 			} else {
 				err = connect(cmd.Context(), c, func(i *instance) (err error) {
 					done, err = a.runWork(cmd, i, args, types, preferred)
@@ -127,7 +128,7 @@ type worked struct {
 }
 
 func (a *app) runWork(cmd *cobra.Command, i *instance, names, types []string, preferred []int) (done worker.Summary, err error) {
-	noteSeen(i.Config)
+	_ = alert.Note(seen(i.Config), time.Now()) // if that fails, a database that is gone later looks new
 	p, runners, unfit, err := a.newWorker(i, names, types)
 	if err != nil {
 		return done, err
@@ -139,7 +140,10 @@ func (a *app) runWork(cmd *cobra.Command, i *instance, names, types []string, pr
 	if err := i.checkShards(p.Queues, preferred); err != nil {
 		return done, err
 	}
-	p.Schedules, p.Shards, p.Quarantine = i.schedulesOf(p.Queues), preferred, a.quarantine(i, runners, p.ID)
+	p.Schedules = slices.DeleteFunc(slices.Clone(i.Schedules), func(s schedule.Schedule) bool {
+		return !slices.ContainsFunc(p.Queues, func(q worker.Queue) bool { return q.Name == s.Queue })
+	})
+	p.Shards, p.Quarantine = preferred, a.quarantine(i, runners, p.ID)
 	began := time.Now()
 	done, err = worker.Run(cmd.Context(), p)
 	took := time.Since(began)
@@ -155,10 +159,10 @@ func (a *app) runWork(cmd *cobra.Command, i *instance, names, types []string, pr
 	a.warnHourly(cmd.Context(), i, warnings)
 	switch {
 	case a.json:
-		err = errors.Join(err, a.printJSON(worked{
+		err = errors.Join(err, a.out.json(worked{
 			WorkerID: p.ID, Started: done.Started, Finished: done.Finished, Errors: done.Errors, Lost: done.Lost, TookMS: took.Milliseconds(),
 		}))
-	case err == nil && a.onTerminal():
+	case err == nil && a.out.isTerminal():
 		see := ""
 		if done.Errors > 0 {
 			see = "; see: " + a.printed("hipq failures")
@@ -173,7 +177,7 @@ func (a *app) runWork(cmd *cobra.Command, i *instance, names, types []string, pr
 
 // asWorker opens the instance, and makes this process a worker for one queue.
 func (a *app) asWorker(cmd *cobra.Command, name string, do func(*instance, worker.Params, *runners) error) error {
-	return a.open(cmd, func(i *instance) error {
+	return a.open(cmd, brief, func(i *instance) error {
 		p, runners, _, err := a.newWorker(i, []string{name}, nil)
 		if err != nil {
 			return err
@@ -187,8 +191,10 @@ func (a *app) asWorker(cmd *cobra.Command, name string, do func(*instance, worke
 // unfit is the error of the queues left out.
 func (a *app) newWorker(i *instance, names, types []string) (p worker.Params, r *runners, unfit, err error) {
 	p = worker.Params{
-		ID: uuid.Must(uuid.NewV7()).String(), Options: i.Worker, Unkilled: a.warnOfUnkilled, Log: a.logger(), PID: os.Getpid(),
-		ByHand: a.byHand(),
+		ID: uuid.Must(uuid.NewV7()).String(), Options: i.Worker, Log: a.logger(), PID: os.Getpid(), ByHand: a.byHand(),
+		Unkilled: func(workerID string, processes []string) {
+			a.warn(fmt.Errorf("these processes of dead worker %s could not be ended: %s", workerID, strings.Join(processes, "; ")))
+		},
 	}
 	if p.Host, err = os.Hostname(); err != nil {
 		return p, nil, nil, fmt.Errorf("find out this host's name: %w", err)
@@ -259,16 +265,6 @@ func (i *instance) workQueues(names, types []string, runners *runners) (queues [
 		}
 	}
 	return queues, unfit, nil
-}
-
-// schedulesOf returns the config's schedules that enqueue into these queues.
-func (i *instance) schedulesOf(queues []worker.Queue) (all []schedule.Schedule) {
-	for _, s := range i.Schedules {
-		if slices.ContainsFunc(queues, func(q worker.Queue) bool { return q.Name == s.Queue }) {
-			all = append(all, s)
-		}
-	}
-	return all
 }
 
 // logger logs to standard error with -v, else it is nil.

@@ -59,17 +59,3 @@ func TestClaimOfTheDead(t *testing.T) {
 		claim(false)
 	})
 }
-
-// Recorded times are known, others aren't.
-func TestTimes(t *testing.T) {
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		b := alert.NewLog(dbtest.Open(t, driver, source))
-		var until time.Time
-		for n := range 2 {
-			until = time.Date(2026, 11, 22, 3, n, 0, 0, time.UTC)
-			dbtest.OK(t, b.Note(t.Context(), []string{"a", "b"}, until))
-		}
-		times, err := b.Times(t.Context(), []string{"b", "c"})
-		dbtest.Ensure(t, err == nil && len(times) == 1 && times["b"].Equal(until), "%v, %v", times, err)
-	})
-}

@@ -169,40 +169,35 @@ func (o *Outage) write(spells []spell) error {
 	return errors.Join(err, f.Close())
 }
 
-// Seen is when this host's ticks last found a database: the time of an empty file in the user's cache, which is readable
-// without the database.
-type Seen struct{ file string }
-
-// SeenOf returns the Seen of the database with this key.
-func SeenOf(key string) (*Seen, error) {
+// Note records that this host's ticks found the database with this key: as the time of an empty file in the user's cache,
+// which is readable without the database. It may be repeated.
+func Note(key string, now time.Time) error {
 	file, err := cached("seen", key)
-	return &Seen{file}, err
-}
-
-// Note records that the database was found. It may be repeated.
-func (s *Seen) Note(now time.Time) error {
-	err := os.Chtimes(s.file, now, now)
-	if !errors.Is(err, fs.ErrNotExist) {
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(file), 0o700)
+	}
+	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(s.file), 0o700); err != nil {
-		return err
-	}
-	f, err := os.OpenFile(s.file, os.O_CREATE, 0o600)
+	f, err := os.OpenFile(file, os.O_CREATE, 0o600)
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.Close(), os.Chtimes(s.file, now, now))
+	return errors.Join(f.Close(), os.Chtimes(file, now, now))
 }
 
-// Last is the last recorded time; zero if there is none.
-func (s *Seen) Last() (time.Time, error) {
-	info, err := os.Stat(s.file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return time.Time{}, nil
-	}
+// Seen is the last time that Note recorded; zero if there is none.
+func Seen(key string) (last time.Time, err error) {
+	file, err := cached("seen", key)
 	if err != nil {
-		return time.Time{}, err
+		return last, err
+	}
+	info, err := os.Stat(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return last, nil
+	case err != nil:
+		return last, err
 	}
 	return info.ModTime(), nil
 }

@@ -126,15 +126,29 @@ func TestCacheOfSomebodyElse(t *testing.T) {
 			t.Setenv("HOME", home)
 			t.Setenv("XDG_CACHE_HOME", cache)
 			dbtest.OK(t, errors.Join(os.Mkdir(home, 0o700), give(home)))
-			seen, err := alert.SeenOf("a database")
-			if err == nil {
-				err = seen.Note(time.Now())
-			}
+			err := alert.Note("a database", time.Now())
 			_, none := alert.OutageOf("a config")
 			dbtest.Ensure(t, (none == nil) == (err == nil) && (err == nil) == (name == "ours"), "%v, %v", err, none)
 			if _, err := os.Stat(filepath.Join(cache, "hipq")); (err == nil) != (name == "ours") {
 				t.Errorf("written: %v", err)
 			}
 		})
+	}
+}
+
+func TestSeen(t *testing.T) {
+	cache := t.TempDir()
+	t.Setenv("HOME", cache)
+	t.Setenv("XDG_CACHE_HOME", cache)
+	last := func(key string, want time.Time) {
+		t.Helper()
+		got, err := alert.Seen(key)
+		dbtest.Ensure(t, err == nil && got.Equal(want), "%s was seen %s, %v; want %s", key, got, err, want)
+	}
+	last("a", time.Time{})
+	for _, at := range []time.Time{time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC), time.Date(2026, 11, 22, 3, 1, 0, 0, time.UTC)} {
+		dbtest.OK(t, alert.Note("a", at))
+		last("a", at)
+		last("b", time.Time{})
 	}
 }

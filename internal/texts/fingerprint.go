@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/google/uuid"
 )
 
 // length is a fingerprint's number of hex digits: among 1,000 kinds of errors, two collide with a probability of 1 in 10,000.
@@ -61,21 +63,16 @@ func (s *shaper) next() {
 	switch {
 	case isSpace(rest[0]):
 		s.at++
-		s.between(' ')
-	case strings.ContainsRune("\"'`“‘«", r) && s.quotedPath(r, size):
+		if n := len(s.shape); n > 0 && s.shape[n-1] != ' ' {
+			s.shape = append(s.shape, ' ')
+		}
+	case s.quotedPath(closing[r], size):
 		s.hole()
 	case isWord(rest[0]):
 		s.word()
 	default:
 		s.at += size
 		s.shape = append(s.shape, rest[:size]...)
-	}
-}
-
-// between adds a blank, unless there is one.
-func (s *shaper) between(blank byte) {
-	if n := len(s.shape); n > 0 && s.shape[n-1] != blank {
-		s.shape = append(s.shape, blank)
 	}
 }
 
@@ -94,18 +91,12 @@ func (s *shaper) hole() {
 
 const quoteMax = 500
 
-// quotedPath reads a quotation that contains a path, if one begins here. It ignores apostrophes.
-func (s *shaper) quotedPath(open rune, size int) bool {
-	closing := open
-	switch open {
-	case '“':
-		closing = '”'
-	case '‘':
-		closing = '’'
-	case '«':
-		closing = '»'
-	}
-	if s.at > 0 && isWord(s.text[s.at-1]) {
+// closing has the end of each quotation mark.
+var closing = map[rune]rune{'"': '"', '\'': '\'', '`': '`', '“': '”', '‘': '’', '«': '»'}
+
+// quotedPath reads a quotation with this end that contains a path, if one begins here. It ignores apostrophes.
+func (s *shaper) quotedPath(closing rune, size int) bool {
+	if closing == 0 || s.at > 0 && isWord(s.text[s.at-1]) {
 		return false
 	}
 	within := s.text[s.at+size:]
@@ -139,16 +130,12 @@ func (s *shaper) word() {
 		n++
 	}
 	s.at += n
-	switch word := rest[:n]; {
-	case isVariable(word):
-		s.hole()
-	default:
-		for i := range len(word) { // a name with a number in it, such as user42
-			if isDigit(word[i]) {
-				s.hole()
-			} else {
-				s.shape = append(s.shape, word[i])
-			}
+	variable := isVariable(rest[:n])
+	for i := range n { // a name may have a number in it, such as user42
+		if variable || isDigit(rest[i]) {
+			s.hole()
+		} else {
+			s.shape = append(s.shape, rest[i])
 		}
 	}
 }
@@ -179,22 +166,8 @@ func (s *shaper) mailAddress() int {
 const uuidLen = 36
 
 func isUUID(s string) bool {
-	if len(s) < uuidLen || len(s) > uuidLen && isWord(s[uuidLen]) {
-		return false
-	}
-	for i := range uuidLen {
-		switch i {
-		case 8, 13, 18, 23:
-			if s[i] != '-' {
-				return false
-			}
-		default:
-			if !isHex(s[i]) {
-				return false
-			}
-		}
-	}
-	return true
+	begins := len(s) >= uuidLen && s[8] == '-' && (len(s) == uuidLen || !isWord(s[uuidLen]))
+	return begins && uuid.Validate(s[:uuidLen]) == nil
 }
 
 var calendar = strings.Fields("Mon Tue Wed Thu Fri Sat Sun Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec")

@@ -3,7 +3,6 @@ package texts
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"reflect"
 	"strconv"
@@ -32,9 +31,6 @@ func JSON(v any) ([]byte, error) {
 	return line.Bytes(), err
 }
 
-// errNone means that a text is missing for a type without a nil value.
-var errNone = errors.New("there is no value")
-
 // DecodeJSON decodes a text from EncodeJSON or another program. Its error says why the text is invalid. Unknown fields of
 // objects are ignored.
 func DecodeJSON[T any](text string) (v T, err error) {
@@ -52,7 +48,7 @@ func DecodeJSON[T any](text string) (v T, err error) {
 		}
 	default:
 		if none { // JSON would give any type its zero value
-			return v, fmt.Errorf("%w, but a %s needs one", errNone, reflect.TypeFor[T]())
+			return v, fmt.Errorf("there is no value, but a %s needs one", reflect.TypeFor[T]())
 		}
 	}
 	if err := json.Unmarshal([]byte(text), &v); err != nil {

@@ -15,13 +15,13 @@ import (
 // IndexHidden finds the first character that isn't plainly visible: invalid UTF-8, or one that moves the cursor, recolours
 // the screen, or changes the direction of the text. Line ends and tabs don't count. Without any, it returns the text's
 // length.
-func IndexHidden[T string | []byte](text T) int {
+func IndexHidden(text string) int {
 	for i := 0; i < len(text); {
 		if b := text[i]; ' ' <= b && b <= '~' || b == '\n' || b == '\t' {
 			i++
 			continue
 		}
-		r, size := utf8.DecodeRuneInString(string(text[i:min(len(text), i+utf8.UTFMax)]))
+		r, size := utf8.DecodeRuneInString(text[i:])
 		if !unicode.IsPrint(r) && !unicode.Is(unicode.Zs, r) || r == utf8.RuneError && size == 1 {
 			return i
 		}
@@ -32,16 +32,19 @@ func IndexHidden[T string | []byte](text T) int {
 
 // Visible replaces each hidden character by U+FFFD.
 func Visible(text string) string {
-	text = strings.ReplaceAll(text, "\r\n", "\n")
+	return ReplaceHidden(strings.ReplaceAll(text, "\r\n", "\n"), func(rune) string { return "\uFFFD" })
+}
+
+// ReplaceHidden replaces each hidden character: see IndexHidden.
+func ReplaceHidden(text string, by func(rune) string) string {
 	n := IndexHidden(text)
 	if n == len(text) {
 		return text
 	}
 	var b strings.Builder
 	for ; n < len(text); n = IndexHidden(text) {
-		_, size := utf8.DecodeRuneInString(text[n:])
-		b.WriteString(text[:n])
-		b.WriteRune(unicode.ReplacementChar)
+		r, size := utf8.DecodeRuneInString(text[n:])
+		b.WriteString(text[:n] + by(r))
 		text = text[n+size:]
 	}
 	return b.String() + text

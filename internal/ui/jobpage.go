@@ -169,7 +169,6 @@ func (s *Server) job(v *view) error {
 // storyMost is how many entries of a job's story one page tells, and storyBytes how many bytes of their texts.
 const storyMost, storyBytes = 50, 40 << 10
 
-// tell reads the job's story.
 func (v *view) tell(p *jobPage) error {
 	before := v.r.FormValue("before")
 	by := activity.Filter{Kind: activity.Job, Queue: p.Queue, JobID: p.ID, Limit: storyMost + 1}
@@ -256,7 +255,6 @@ func (s *Server) download(v *view) error {
 	return nil
 }
 
-// enqueueQueue is a queue that the form offers.
 type enqueueQueue struct {
 	Name  string
 	Types []string

@@ -30,7 +30,6 @@ type kept[T any] struct {
 // long reading may take.
 const keptWait, oldMost, keptMost = 15 * time.Millisecond, 5 * time.Minute, time.Minute
 
-// now returns the value.
 func (k *kept[T]) now(ctx context.Context) (T, error) {
 	value, _, err := k.within(ctx, keptMost, k.get)
 	return value, err

@@ -88,7 +88,6 @@ func (v *view) First(findings []monitor.Finding) []monitor.Finding {
 	})
 }
 
-// wall has what a screen on the wall shows.
 type wall struct {
 	Health monitor.Health
 	// Never says that no worker has ever run.
@@ -99,37 +98,21 @@ type wall struct {
 	Day   *monitor.Sums
 }
 
-func (s *Server) wall(v *view) (err error) {
-	ctx, p := v.r.Context(), wall{Jobs: queueRow{Tally: admin.Tally{}}}
-	if p.Health, err = s.health.now(ctx); err != nil {
-		return err
-	}
-	queues, err := v.queues.now(ctx)
+func (s *Server) wall(v *view) error {
+	now, err := v.standing()
 	if err != nil {
 		return err
 	}
-	rows, err := v.rows(queues...)
-	if err != nil {
-		return err
-	}
-	for _, r := range rows {
+	p := wall{Health: now.Health, Never: now.Last == nil && len(now.Hosts) == 0, Jobs: queueRow{Tally: admin.Tally{}}}
+	for _, r := range now.Queues {
 		for status, n := range r.Tally {
 			p.Jobs.Tally[status] += n
 		}
 	}
-	hosts, last, err := v.hosts()
-	if err != nil {
-		return err
-	}
-	p.Never = last == nil && len(hosts) == 0
-	for _, h := range hosts {
+	for _, h := range now.Hosts {
 		p.Slots += h.Slots
 	}
-	metrics, err := s.metrics.now(ctx)
-	if err != nil {
-		return err
-	}
-	if day := metrics.Window("1d"); day != nil && metrics.Measured {
+	if day := now.Report.Window("1d"); day != nil && now.Report.Measured {
 		p.Day = new(day.Total())
 	}
 	v.Live = "*"

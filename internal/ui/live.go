@@ -125,7 +125,6 @@ const touchedMost, overlap = 1000, 200
 // pollMost is how long a poll waits for the database. touchedMost and overlap fit to pollEvery.
 const pollEvery, pollMost = time.Second, 5 * time.Second
 
-// poll follows the activity.
 func (l *live) poll(ctx context.Context) {
 	var seen map[int64]bool // nil before the first look
 	l.mu.Lock()

@@ -14,13 +14,11 @@ import (
 	"github.com/hipq/hipq/queue/admin"
 )
 
-// queueRow is a queue with its counts.
 type queueRow struct {
 	Name string
 	admin.Tally
 }
 
-// rows counts the jobs of queues.
 func (v *view) rows(queues ...*queue.Queue) (rows []queueRow, err error) {
 	tallies, err := admin.Tallies(v.r.Context(), queues...)
 	for n, tally := range tallies {
@@ -29,38 +27,48 @@ func (v *view) rows(queues ...*queue.Queue) (rows []queueRow, err error) {
 	return rows, err
 }
 
-type overview struct {
+// standing is how the instance stands.
+type standing struct {
 	Health monitor.Health
-	// Judged is when Health was true, if that is a while ago.
-	Judged time.Time
 	Queues []queueRow
 	Report report.View
 	Hosts  []workers.Host
 	// Last is the worker that started last; nil if none ever did.
-	Last      *workers.Row
+	Last *workers.Row
+}
+
+func (v *view) standing() (s standing, err error) {
+	if s.Health, err = v.health.now(v.r.Context()); err != nil {
+		return s, err
+	}
+	queues, err := v.queues.now(v.r.Context())
+	if err != nil {
+		return s, err
+	}
+	if s.Queues, err = v.rows(queues...); err != nil {
+		return s, err
+	}
+	if s.Report, err = v.metrics.now(v.r.Context()); err != nil {
+		return s, err
+	}
+	s.Hosts, s.Last, err = v.hosts()
+	return s, err
+}
+
+type overview struct {
+	standing
+	// Judged is when Health was true, if that is a while ago.
+	Judged    time.Time
 	Schedules []Schedule
 }
 
 func (s *Server) overview(v *view) (err error) {
 	var o overview
-	if o.Health, err = s.health.now(v.r.Context()); err != nil {
+	if o.standing, err = v.standing(); err != nil {
 		return err
 	}
 	if at := s.health.seenAt(); v.Now.Sub(at) > s.health.age {
 		o.Judged = at
-	}
-	queues, err := v.queues.now(v.r.Context())
-	if err != nil {
-		return err
-	}
-	if o.Queues, err = v.rows(queues...); err != nil {
-		return err
-	}
-	if o.Report, err = s.metrics.now(v.r.Context()); err != nil {
-		return err
-	}
-	if o.Hosts, o.Last, err = v.hosts(); err != nil {
-		return err
 	}
 	if o.Schedules, err = s.Schedules(v.r.Context()); err != nil {
 		return err
@@ -131,7 +139,6 @@ func (s *Server) workers(v *view) (err error) {
 	return v.show("workers", "Workers", p)
 }
 
-// Silent reports whether a worker missed a renewal.
 func (p workersPage) Silent(w workers.Row) bool {
 	_, silent := w.Silent(p.Clock)
 	return silent

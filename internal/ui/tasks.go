@@ -136,7 +136,6 @@ func (t *task) run(ctx context.Context, q *admin.Queue, ids []int64) {
 	}
 }
 
-// wait reports whether the task ends within the time.
 func (t *task) wait(most time.Duration) bool {
 	select {
 	case <-t.ended:
@@ -146,7 +145,6 @@ func (t *task) wait(most time.Duration) bool {
 	}
 }
 
-// Over reports whether the task has ended.
 func (t *task) Over() bool { return t.wait(0) }
 
 // Done is how many jobs it has changed or refused.
@@ -156,7 +154,6 @@ func (t *task) Done() int64 {
 	return int64(t.changed + t.refused)
 }
 
-// Said tells what it did.
 func (t *task) Said() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

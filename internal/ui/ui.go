@@ -40,8 +40,8 @@ type Instance struct {
 	Queues func(context.Context) ([]*queue.Queue, error)
 	// Health judges the instance.
 	Health func(context.Context) (monitor.Health, error)
-	// Report has the metrics of the last hours.
-	Report func(context.Context) (report.View, error)
+	// Alert has the limits of the metrics.
+	Alert monitor.Alert
 	// Schedules are the schedules of the config and the database.
 	Schedules func(context.Context) ([]Schedule, error)
 	// PauseSchedule pauses or resumes a schedule. RunSchedule enqueues its job now, for a person.
@@ -105,7 +105,7 @@ func New(ctx context.Context, i Instance, o Options) *Server {
 	s.live = &live{ctx: ctx, log: activity.New(i.DB), pages: map[chan news]bool{}}
 	s.alive = kept[time.Time]{get: i.DB.SQL.Clock, age: time.Second, ctx: ctx}
 	s.health = kept[monitor.Health]{get: i.Health, age: 20 * time.Second, ctx: ctx, then: func() { s.live.changed("health") }}
-	s.metrics = kept[report.View]{get: i.Report, age: time.Minute, ctx: ctx, then: func() { s.live.changed("metrics") }}
+	s.metrics = kept[report.View]{get: i.report, age: time.Minute, ctx: ctx, then: func() { s.live.changed("metrics") }}
 	go func() { // so that the first page waits less
 		_, _ = s.metrics.now(ctx)
 		if _, err := s.health.now(ctx); err == nil {
@@ -113,6 +113,19 @@ func New(ctx context.Context, i Instance, o Options) *Server {
 		}
 	}()
 	return s
+}
+
+// report has the metrics of the last hours.
+func (i Instance) report(ctx context.Context) (report.View, error) {
+	p := report.Page{Instance: i.Name, Zone: i.Zone, Alert: i.Alert}
+	hour, err := monitor.New(i.DB).LastComplete(ctx)
+	if err == nil {
+		p.Report, err = monitor.New(i.DB).Report(ctx, hour)
+	}
+	if err == nil {
+		p.Made, err = i.DB.SQL.Clock(ctx)
+	}
+	return p.View(), err
 }
 
 // Handler answers all requests.

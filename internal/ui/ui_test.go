@@ -22,7 +22,6 @@ import (
 	"github.com/hipq/hipq/internal/scheduler"
 	"github.com/hipq/hipq/internal/ui"
 	"github.com/hipq/hipq/monitor"
-	"github.com/hipq/hipq/monitor/report"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
@@ -61,14 +60,6 @@ func openOn(t testing.TB, db *schema.DB, q *queue.Queue, o ui.Options) *desk {
 		Health: func(ctx context.Context) (monitor.Health, error) {
 			s, err := monitor.New(db).State(ctx, time.Hour, 10_000)
 			return monitor.DefaultAlert().Judge(s), err
-		},
-		Report: func(ctx context.Context) (report.View, error) {
-			p := report.Page{Instance: "shop", Zone: time.UTC}
-			hour, err := monitor.New(db).LastComplete(ctx)
-			if err == nil {
-				p.Report, err = monitor.New(db).Report(ctx, hour)
-			}
-			return p.View(), err
 		},
 		Schedules: func(ctx context.Context) ([]ui.Schedule, error) {
 			_, err := scheduler.New(db, nil).Rows(ctx)
@@ -460,10 +451,7 @@ func TestActions(t *testing.T) {
 	t.Parallel()
 	d := open(t, ui.Options{}).enter()
 	const jobs = "/queues/emails/jobs"
-	ids := d.add(make([]job.Params, 0)...)
-	for range 7 {
-		ids = append(ids, d.add(job.Params{Type: "send"})...)
-	}
+	ids := d.add(slices.Repeat([]job.Params{{Type: "send"}}, 7)...)
 	some := func(n ...int) (list []string) {
 		for _, i := range n {
 			list = append(list, fmt.Sprint(ids[i]))

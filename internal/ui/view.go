@@ -107,7 +107,6 @@ func (s *Server) fileGone() error {
 	return &problem{http.StatusGone, fmt.Sprintf("%s was deleted or replaced. End hipq ui, and start it again.", s.File)}
 }
 
-// show renders a page of this name.
 func (v *view) show(page, title string, data any) error {
 	v.Page, v.Title, v.Data = page, title, data
 	var b bytes.Buffer

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -171,14 +172,7 @@ func (s *shop) add(jobs ...job.Params) {
 // fail adds failed jobs.
 func (s *shop) fail(n int, text string) {
 	s.t.Helper()
-	for range n / 100 {
-		s.add(make([]job.Params, 0)...)
-		var jobs []job.Params
-		for range 100 {
-			jobs = append(jobs, job.Params{Type: "send"})
-		}
-		s.add(jobs...)
-	}
+	s.add(slices.Repeat([]job.Params{{Type: "send"}}, n)...)
 	s.exec("UPDATE shop_emails SET status = 'failed', attempt = 3, error = ? WHERE status = 'available'", text)
 }
 
