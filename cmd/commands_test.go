@@ -17,25 +17,27 @@ import (
 
 var update = flag.Bool("update", false, "write docs/reference/commands.md and json.md")
 
-const (
-	commandsPath = "../docs/reference/commands.md"
-	// allCommands is the first generated heading. The text above it is written by hand.
-	allCommands = "\n## All commands\n"
-)
+// allCommands is the first generated heading. The text above it is written by hand.
+const allCommands = "\n## All commands\n"
 
 // TestCommandReference checks that docs/reference/commands.md shows what --help prints. After a change, run:
 //
 //	go test ./cmd -run TestCommandReference -update
 func TestCommandReference(t *testing.T) {
-	page := string(dbtest.Must(os.ReadFile(commandsPath))(t))
-	head, _, ok := strings.Cut(page, allCommands)
-	dbtest.Require(t, ok, "docs/reference/commands.md has no heading %q", allCommands)
-	want := head + commandReference(Root())
+	isUpToDate(t, "../docs/reference/commands.md", allCommands, commandReference(Root()))
+}
+
+// isUpToDate compares a page from a heading on with what it should be, or writes it.
+func isUpToDate(t *testing.T, path, heading, generated string) {
+	t.Helper()
+	page := string(dbtest.Must(os.ReadFile(path))(t))
+	head, _, ok := strings.Cut(page, heading)
+	dbtest.Require(t, ok, "%s has no heading %q", path, heading)
+	want := head + generated
 	if *update {
-		dbtest.OK(t, os.WriteFile(commandsPath, []byte(want), 0o644)) //nolint:gosec // everyone may read a page of the docs
+		dbtest.OK(t, os.WriteFile(path, []byte(want), 0o644)) //nolint:gosec // everyone may read a page of the docs
 	} else if page != want {
-		t.Errorf("docs/reference/commands.md is stale; run go test ./cmd -run TestCommandReference -update:\n%s",
-			diff.Diff("page", []byte(page), "help", []byte(want)))
+		t.Errorf("%s is stale; run go test ./cmd -run %s -update:\n%s", path, t.Name(), diff.Diff("page", []byte(page), "generated", []byte(want)))
 	}
 }
 

@@ -49,11 +49,7 @@ func (a *app) quarantineCommand() *cobra.Command {
 		Hidden: true,
 		Args:   cobra.ExactArgs(4),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := parseID(args[1])
-			if err != nil {
-				return err
-			}
-			return a.asWorker(cmd, args[0], func(_ *instance, p worker.Params, _ *runners) error {
+			return a.asWorker(cmd, args, func(_ *instance, p worker.Params, _ *runners, id int64) error {
 				done, err := worker.TakeOver(cmd.Context(), p, id, args[2], args[3])
 				if err == nil && done.Finished == 0 {
 					err = unsaid{errors.New("the attempt failed")}

@@ -6,7 +6,6 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -15,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rogpeppe/go-internal/diff"
-
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/doctor"
@@ -24,8 +21,6 @@ import (
 	"github.com/hipq/hipq/monitor"
 	"github.com/hipq/hipq/queue/job"
 )
-
-const jsonPath = "../docs/reference/json.md"
 
 // documents are the objects that commands print, in the order of the page.
 var documents = []struct {
@@ -94,16 +89,7 @@ var furtherReading = map[string]struct{ phrase, page string }{
 //
 //	go test ./cmd -run TestJSONReference -update
 func TestJSONReference(t *testing.T) {
-	page := string(dbtest.Must(os.ReadFile(jsonPath))(t))
-	head, _, ok := strings.Cut(page, "\n## "+documents[0].heading+"\n")
-	dbtest.Require(t, ok, "docs/reference/json.md has no heading %q", documents[0].heading)
-	want := head + jsonReference(t)
-	if *update {
-		dbtest.OK(t, os.WriteFile(jsonPath, []byte(want), 0o644)) //nolint:gosec // everyone may read a page of the docs
-	} else if page != want {
-		t.Errorf("docs/reference/json.md is stale; run go test ./cmd -run TestJSONReference -update:\n%s",
-			diff.Diff("page", []byte(page), "types", []byte(want)))
-	}
+	isUpToDate(t, "../docs/reference/json.md", "\n## "+documents[0].heading+"\n", jsonReference(t))
 }
 
 func jsonReference(t *testing.T) string {

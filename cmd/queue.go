@@ -37,12 +37,6 @@ func (a *app) queuesCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.open(cmd, brief, func(i *instance) error { return a.listQueues(cmd.Context(), i) })
 		},
-		Args: func(c *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return nil
-			}
-			return checkCommand(c, args)
-		},
 	}
 	c.AddCommand(
 		a.pauseQueueCommand(pausing{"queues", true, false}, "Pause queues", "stop", "hold", "halt"),

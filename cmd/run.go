@@ -37,14 +37,10 @@ func (a *app) runCommand() *cobra.Command {
 		Example:    "  hipq run emails 42",
 		SuggestFor: []string{"execute", "exec"},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := parseID(args[1])
-			if err != nil {
-				return err
-			}
 			if err := process.CanRun(); err != nil {
 				return usageError{err}
 			}
-			return a.asWorker(cmd, args[0], func(i *instance, p worker.Params, r *runners) error { return a.runJob(cmd, i, p, r, id) })
+			return a.asWorker(cmd, args, func(i *instance, p worker.Params, r *runners, id int64) error { return a.runJob(cmd, i, p, r, id) })
 		},
 	}
 	return about(c, admin.Initial, admin.Retry)

@@ -34,12 +34,6 @@ func (a *app) schedulesCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.open(cmd, brief, func(i *instance) error { return a.listSchedules(cmd, i) })
 		},
-		Args: func(c *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return nil
-			}
-			return checkCommand(c, args)
-		},
 	}
 	c.AddCommand(
 		a.pauseScheduleCommand(pausing{"schedules", true, false}, "Pause schedules",

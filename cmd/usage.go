@@ -54,7 +54,12 @@ func (a *app) prepare(c *cobra.Command) {
 	}
 	run := c.RunE
 	if run == nil { // it only has subcommands
-		run = func(c *cobra.Command, _ []string) error { return c.Help() }
+		run = func(c *cobra.Command, _ []string) error {
+			if c.HasParent() {
+				return misread{errors.New("name a command: " + strings.Join(texts.Map(c.Commands(), (*cobra.Command).Name), " or ")), c}
+			}
+			return c.Help()
+		}
 	}
 	c.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		a.command = cmd.Name()
@@ -89,8 +94,8 @@ func refuseUnknownTopics(root *cobra.Command) {
 
 // checkArguments is the default check of a command's arguments, by its usage line.
 func checkArguments(c *cobra.Command, args []string) error {
-	if c.HasSubCommands() {
-		return checkCommand(c, args)
+	if c.HasSubCommands() && len(args) > 0 {
+		return meant(fmt.Errorf("there is no command %q", strings.TrimSpace(below(c)+" "+args[0])), suggested(c, args[0]))
 	}
 	all := argumentsOf(c)
 	if name, _ := c.Flags().GetString("queue"); name != "" && at(all, 0) == (argument{name: "QUEUE"}) {
@@ -127,17 +132,6 @@ func checkArguments(c *cobra.Command, args []string) error {
 				return err
 			}
 		}
-	}
-	return nil
-}
-
-// checkCommand is the check of a command with subcommands, which runs if none was named.
-func checkCommand(c *cobra.Command, args []string) error {
-	switch {
-	case len(args) > 0:
-		return meant(fmt.Errorf("there is no command %q", strings.TrimSpace(below(c)+" "+args[0])), suggested(c, args[0]))
-	case c.HasParent():
-		return errors.New("name a command: " + strings.Join(texts.Map(c.Commands(), (*cobra.Command).Name), " or "))
 	}
 	return nil
 }

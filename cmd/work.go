@@ -175,15 +175,19 @@ func (a *app) runWork(cmd *cobra.Command, i *instance, names, types []string, pr
 	return done, errors.Join(err, unfit)
 }
 
-// asWorker opens the instance, and makes this process a worker for one queue.
-func (a *app) asWorker(cmd *cobra.Command, name string, do func(*instance, worker.Params, *runners) error) error {
+// asWorker opens the instance, and makes this process a worker for the job that the arguments name by its queue and its id.
+func (a *app) asWorker(cmd *cobra.Command, args []string, do func(*instance, worker.Params, *runners, int64) error) error {
+	id, err := parseID(args[1])
+	if err != nil {
+		return err
+	}
 	return a.open(cmd, brief, func(i *instance) error {
-		p, runners, _, err := a.newWorker(i, []string{name}, nil)
+		p, runners, _, err := a.newWorker(i, args[:1], nil)
 		if err != nil {
 			return err
 		}
 		defer a.closeRunners(runners)
-		return do(i, p, runners)
+		return do(i, p, runners, id)
 	})
 }
 

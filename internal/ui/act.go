@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/texts"
+	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
 )
 
@@ -92,11 +93,7 @@ func (v *view) who() string {
 }
 
 // changeJobs does something to the chosen jobs, or to all that match. What ends jobs is asked about first, with their number.
-func (s *Server) changeJobs(v *view) error {
-	q, err := v.named(v.r.PathValue("queue"))
-	if err != nil {
-		return err
-	}
+func (s *Server) changeJobs(v *view, q *queue.Queue) error {
 	sel, err := v.selected(v.r.PostForm)
 	if err != nil {
 		return err
@@ -215,11 +212,7 @@ func here(to string) string {
 	return to
 }
 
-func (s *Server) pauseQueue(v *view) error {
-	q, err := v.named(v.r.PathValue("queue"))
-	if err != nil {
-		return err
-	}
+func (s *Server) pauseQueue(v *view, q *queue.Queue) error {
 	defer s.changed(q.Name)
 	to := here(cmp.Or(v.r.FormValue("back"), "/queues/"+q.Name))
 	do, said := admin.Of(q).By(v.who()).Resume, "The queue goes on."

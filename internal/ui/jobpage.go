@@ -121,25 +121,21 @@ func (p jobPage) Text(r admin.Reason) string {
 	return r.Text
 }
 
-// one returns the queue and the number of the job of the request.
-func (v *view) one() (*queue.Queue, int64, error) {
-	q, err := v.named(v.r.PathValue("queue"))
-	if err != nil {
-		return nil, 0, err
-	}
+// id returns the number of the job of the request.
+func (v *view) id() (int64, error) {
 	id, err := strconv.ParseInt(v.r.PathValue("id"), 10, 64)
 	if err != nil || id < 1 {
-		return nil, 0, notFound("job " + v.r.PathValue("id"))
+		return 0, notFound("job " + v.r.PathValue("id"))
 	}
-	return q, id, nil
+	return id, nil
 }
 
 // jobPace is how often the page of a job is renewed: reasons cost many statements, and the activity says nothing of progress.
 // aheadMost is up to how many due jobs before it are counted.
 const jobPace, aheadMost = 4 * time.Second, 1000
 
-func (s *Server) job(v *view) error {
-	q, id, err := v.one()
+func (s *Server) job(v *view, q *queue.Queue) error {
+	id, err := v.id()
 	if err != nil {
 		return err
 	}
@@ -235,8 +231,8 @@ func (v *view) ShownData(text string) template.HTML {
 func (v *view) IsLongData(text string) bool { return len(text) > dataBytes }
 
 // download sends a text of a job as a file, which no browser shows as a page.
-func (s *Server) download(v *view) error {
-	q, id, err := v.one()
+func (s *Server) download(v *view, q *queue.Queue) error {
+	id, err := v.id()
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/monitor"
 	"github.com/hipq/hipq/monitor/report"
+	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
 )
 
@@ -138,11 +139,7 @@ type typePage struct {
 	Measured    bool
 }
 
-func (s *Server) typePage(v *view) error {
-	q, err := v.named(v.r.PathValue("queue"))
-	if err != nil {
-		return err
-	}
+func (s *Server) typePage(v *view, q *queue.Queue) error {
 	p := typePage{Queue: q.Name, Type: v.Form("type"), Days: 7}
 	metrics, err := s.metrics.now(v.r.Context())
 	if err != nil {

@@ -105,11 +105,7 @@ func (p queuePage) Partly() bool { return p.Next != "" && len(p.Jobs) < pageJobs
 // tabs are the statuses that a page has a tab for, in the order of a job's life. Each needs a range in admin's tallied.
 var tabs = []string{"due", "held", "scheduled", "locked", "running", "waiting", "error", "failed", "closed", "finished"}
 
-func (s *Server) queue(v *view) error {
-	q, err := v.named(v.r.PathValue("queue"))
-	if err != nil {
-		return err
-	}
+func (s *Server) queue(v *view, q *queue.Queue) error {
 	sel, err := v.selected(v.r.URL.Query())
 	if err != nil {
 		return err

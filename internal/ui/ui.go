@@ -135,10 +135,19 @@ func (s *Server) Handler() http.Handler {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, f) })
 	}
 	page("GET /{$}", s.overview)
-	page("GET /queues/{queue}", s.queue)
-	page("GET /queues/{queue}/jobs/{id}", s.job)
-	page("GET /queues/{queue}/jobs/{id}/{text}", s.download)
-	page("GET /queues/{queue}/types", s.typePage)
+	ofQueue := func(f func(*view, *queue.Queue) error) func(*view) error {
+		return func(v *view) error {
+			q, err := v.named(v.r.PathValue("queue"))
+			if err != nil {
+				return err
+			}
+			return f(v, q)
+		}
+	}
+	page("GET /queues/{queue}", ofQueue(s.queue))
+	page("GET /queues/{queue}/jobs/{id}", ofQueue(s.job))
+	page("GET /queues/{queue}/jobs/{id}/{text}", ofQueue(s.download))
+	page("GET /queues/{queue}/types", ofQueue(s.typePage))
 	page("GET /failures", s.failures)
 	page("GET /find", s.find)
 	page("GET /wall", s.wall)
@@ -161,10 +170,10 @@ func (s *Server) Handler() http.Handler {
 			return f(v)
 		})
 	}
-	act("POST /queues/{queue}/jobs", s.changeJobs)
+	act("POST /queues/{queue}/jobs", ofQueue(s.changeJobs))
 	act("POST /failures", s.changeFailures)
 	act("POST /tasks/{id}", s.task(s.begin))
-	act("POST /queues/{queue}/pause", s.pauseQueue)
+	act("POST /queues/{queue}/pause", ofQueue(s.pauseQueue))
 	act("POST /schedules/{name}", s.changeSchedule)
 	act("POST /enqueue", s.enqueue)
 	mux.HandleFunc("GET /events", s.live.serve)
