@@ -66,9 +66,19 @@ func (a *app) runConfigShow(cmd *cobra.Command) error {
 	const most = 40 // a longer value breaks the column
 	rows, keys, values := make([][2]string, len(settings)), len("KEY"), len("VALUE")
 	for i, s := range settings {
-		if rows[i], err = settingCells(s); err != nil {
-			return err
+		text := dash("")
+		switch value := s.Value.(type) {
+		case nil:
+		case string:
+			text = value
+		default: // a list is YAML in flow style
+			line, err := texts.JSON(value)
+			if err != nil {
+				return err
+			}
+			text = strings.TrimSuffix(string(line), "\n")
 		}
+		rows[i] = [2]string{oneLine(s.Key), oneLine(text)}
 		keys = max(keys, utf8.RuneCountInString(s.Key))
 		if n := utf8.RuneCountInString(rows[i][1]); n <= most {
 			values = max(values, n)
@@ -79,21 +89,6 @@ func (a *app) runConfigShow(cmd *cobra.Command) error {
 		a.out.line("%-*s  %-*s  %s", keys, rows[i][0], values, rows[i][1], s.From)
 	}
 	return nil
-}
-
-// settingCells returns a setting's key and value for people: a missing value is a dash, a list is YAML in flow style.
-func settingCells(s config.Setting) (cells [2]string, err error) {
-	text := dash("")
-	switch value := s.Value.(type) {
-	case nil:
-	case string:
-		text = value
-	default:
-		var line []byte
-		line, err = texts.JSON(value)
-		text = strings.TrimSuffix(string(line), "\n")
-	}
-	return [2]string{oneLine(s.Key), oneLine(text)}, err
 }
 
 const configCheckLong = `Checks the configuration and lists everything that is wrong. It finds what every command

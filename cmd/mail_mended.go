@@ -45,14 +45,12 @@ func (a *app) mailMended(ctx context.Context, i *instance, log alert.Log, now ti
 	if err != nil {
 		return err
 	}
-	ofQueue := map[string][]string{}
-	for _, notice := range slices.Sorted(maps.Keys(open)) {
-		_, name := openWay(notice)
-		ofQueue[name] = append(ofQueue[name], notice)
-	}
 	var lasting, ended, over []string
 	for _, q := range queues {
-		notices := ofQueue[q.Name]
+		notices := slices.DeleteFunc(slices.Sorted(maps.Keys(open)), func(notice string) bool {
+			_, name := openWay(notice)
+			return name != q.Name
+		})
 		if len(notices) == 0 {
 			continue
 		}

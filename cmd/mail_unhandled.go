@@ -22,34 +22,25 @@ import (
 func (a *app) mailUnhandled(ctx context.Context, i *instance, now time.Time) error {
 	board := alert.NewLog(i.db)
 	queues, err := i.mailed()
-	if err != nil {
+	if err != nil || len(queues) == 0 {
 		return err
 	}
-	const looked = "looked for unhandled types of "
-	names := texts.Map(queues, func(q *queue.Queue) string { return looked + q.Name })
-	if len(names) > 0 { // most ticks end here, after one read for all queues
-		if names, err = board.Unsaid(ctx, names, now, time.Hour); err != nil {
-			return err
+	names := texts.Map(queues, func(q *queue.Queue) string { return "looked for unhandled types of " + q.Name })
+	unsaid, err := board.Unsaid(ctx, names, now, time.Hour) // most ticks end here, after one read for all queues
+	for n, q := range queues {
+		if err == nil && slices.Contains(unsaid, names[n]) {
+			err = board.Once(ctx, names[n], now, time.Hour, func() error {
+				within, cancel := context.WithTimeout(ctx, lookedWithin)
+				defer cancel()
+				err := a.mailUnhandledOf(within, i, q, now)
+				if within.Err() != nil { // too many jobs are due: the next look is in an hour too
+					return nil
+				}
+				return err
+			})
 		}
 	}
-	for _, q := range queues {
-		if !slices.Contains(names, looked+q.Name) {
-			continue
-		}
-		err := board.Once(ctx, looked+q.Name, now, time.Hour, func() error {
-			within, cancel := context.WithTimeout(ctx, lookedWithin)
-			defer cancel()
-			err := a.mailUnhandledOf(within, i, q, now)
-			if within.Err() != nil { // too many jobs are due: the next look is in an hour too
-				return nil
-			}
-			return err
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return err
 }
 
 func (a *app) mailUnhandledOf(ctx context.Context, i *instance, q *queue.Queue, now time.Time) error {

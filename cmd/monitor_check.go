@@ -89,21 +89,17 @@ func (a *app) printCheck(j judged) error {
 	if a.json {
 		return a.out.json(j)
 	}
-	text := j.Text
+	text, measured := j.Text, ""
 	if j.Instance != nil {
 		text = *j.Instance + ": " + text
 	}
-	a.out.text("%s", checkLine(j.Severity, text, perfdata(j.Measures)))
-	return nil
-}
-
-func checkLine(status, text, perfdata string) string {
+	if len(j.Measures) > 0 {
+		measured = " | " + perfdata(j.Measures)
+	}
 	const most = 1000 // some plugins read only a few thousand characters
 	text = strings.ReplaceAll(oneLine(texts.Clip(text, most)), "|", "¦")
-	if perfdata != "" {
-		perfdata = " | " + perfdata
-	}
-	return "HIPQ " + strings.ToUpper(status) + " - " + text + perfdata + "\n"
+	a.out.text("HIPQ %s - %s%s\n", strings.ToUpper(j.Severity), text, measured)
+	return nil
 }
 
 // measures always returns the same measures for the same queues, so that graphs have no gaps. An hour without attempts

@@ -89,19 +89,16 @@ func (s scheduled) reported(i *instance, now time.Time) report.Schedule {
 func (i *instance) firstJob() string {
 	for _, q := range i.Queues {
 		for _, name := range slices.Sorted(maps.Keys(q.Handlers)) {
-			if name == job.AllTypes {
-				continue
+			if name != job.AllTypes {
+				return i.shared("hipq enqueue " + q.Name + " " + texts.ShellWord(name))
 			}
-			return i.shared("hipq enqueue " + q.Name + " " + texts.ShellWord(name))
 		}
 	}
 	return ""
 }
 
-type failureList = report.List[report.Failure]
-
 // reportedFailures returns the kinds of failures with the most jobs, or for retries those that come next.
-func (i *instance) reportedFailures(ctx context.Context, queues []*queue.Queue, state admin.Status) (l failureList, err error) {
+func (i *instance) reportedFailures(ctx context.Context, queues []*queue.Queue, state admin.Status) (l report.List[report.Failure], err error) {
 	var all []report.Failure
 	others := int64(0)
 	for _, q := range queues {

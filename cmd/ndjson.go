@@ -82,7 +82,8 @@ func (a *app) enqueueNDJSON(cmd *cobra.Command, o enqueueOptions) error {
 			return usagef("--ndjson: %w", err)
 		}
 		defer func() { _ = f.Close() }()
-		if from, again = f, f.isRegular(); again && a.showsBar() {
+		info, unknown := f.file.Stat()
+		if from, again = f, unknown == nil && info.Mode().IsRegular(); again && a.showsBar() {
 			all = f.lines()
 		}
 	}

@@ -141,12 +141,6 @@ type inputFile struct {
 
 func (f *inputFile) Close() error { return f.file.Close() }
 
-// isRegular reports whether the file can be read again.
-func (f *inputFile) isRegular() bool {
-	info, err := f.file.Stat()
-	return err == nil && info.Mode().IsRegular()
-}
-
 // lines counts the file's lines, and begins again.
 func (f *inputFile) lines() (n int) {
 	buf := make([]byte, 1<<20)

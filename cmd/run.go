@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -83,8 +84,8 @@ func runnable(cmd *cobra.Command, q worker.Queue, w workers.Worker, id int64, ru
 			return err
 		}
 		name, _ := c.Serving(j.Type)
-		if err := runners.whyLeft(q.Name, name); err != nil {
-			return err
+		if n := slices.IndexFunc(runners.left, func(l leftType) bool { return l.queue == q.Name && l.name == name }); n >= 0 {
+			return runners.left[n].err
 		}
 		if !q.Handles(j.Type) {
 			return fmt.Errorf("job %d of %s: this config has no handler for job type %s", id, q.Name, j.Type)

@@ -88,19 +88,6 @@ type leftType struct {
 	err         error
 }
 
-func (r *runners) leaveOut(queue, name string, err error) {
-	r.left = append(r.left, leftType{queue, name, err})
-}
-
-func (r *runners) whyLeft(queue, name string) error {
-	for _, l := range r.left {
-		if l.queue == queue && l.name == name {
-			return l.err
-		}
-	}
-	return nil
-}
-
 // exec makes a program that runs once for each job.
 func (r *runners) exec(h config.Handler) (*handler.Exec, error) {
 	e := &handler.Exec{DashArguments: h.DashArguments}
@@ -168,7 +155,6 @@ func doubts(c *config.Config, h config.Handler) (said []string) {
 				said = append(said, fmt.Sprintf("%s.url: %s, so every request fails: add it to networks", h.Key, err))
 			}
 		}
-		return said
 	}
 	if text := foreign(c, h); text != "" {
 		said = append(said, text)
@@ -246,7 +232,7 @@ func leftTypes(c *config.Config) []leftType {
 	for _, q := range c.Queues {
 		for _, name := range slices.Sorted(maps.Keys(q.Handlers)) {
 			if _, _, err := r.both(q.Handlers[name], q.RetryHandlers[name]); err != nil {
-				r.leaveOut(q.Name, name, err)
+				r.left = append(r.left, leftType{q.Name, name, err})
 			}
 		}
 	}

@@ -249,7 +249,7 @@ func (i *instance) workQueues(names, types []string, runners *runners) (queues [
 			for _, t := range names {
 				found[t] = true
 				if err != nil {
-					runners.leaveOut(c.Name, t, err)
+					runners.left = append(runners.left, leftType{c.Name, t, err})
 					continue
 				}
 				handlers[t] = made

@@ -53,17 +53,18 @@ func TestOpenTab(t *testing.T) {
 // busy fills a queue and changes it until the test ends: job 1 runs, job 2 is retried, and jobs of all types are added.
 func busy(t *testing.T, db *schema.DB, q *queue.Queue) {
 	t.Helper()
-	add := func(n int) {
-		_, err := q.Enqueue(t.Context(), job.Params{Type: []string{"send", "digest"}[n%2]})
+	unlessOver := func(err error) {
 		if t.Context().Err() == nil {
 			dbtest.OK(t, err)
 		}
 	}
-	exec := func(statement string, args ...any) {
-		_, err := db.SQL.ExecContext(t.Context(), statement, args...)
-		if t.Context().Err() == nil {
-			dbtest.OK(t, err)
-		}
+	add := func(n int) {
+		_, err := q.Enqueue(t.Context(), job.Params{Type: []string{"send", "digest"}[n%2]})
+		unlessOver(err)
+	}
+	exec := func(statement string) {
+		_, err := db.SQL.ExecContext(t.Context(), statement)
+		unlessOver(err)
 	}
 	for n := range 60 {
 		add(n)

@@ -215,19 +215,20 @@ func TestCookie(t *testing.T) {
 		all = append(all, of.Jar.Cookies(at(of.url).URL)...)
 	}
 	for _, of := range []*desk{d, other} {
-		r := at(of.url + "/")
-		for _, c := range all {
-			r.AddCookie(c)
-		}
-		a := dbtest.Must(http.DefaultClient.Do(r))(t)
-		dbtest.OK(t, a.Body.Close())
-		dbtest.Same(t, a.StatusCode, http.StatusOK, "with the cookies of both")
+		dbtest.Same(t, answered(t, at(of.url+"/"), all...), http.StatusOK, "with the cookies of both")
 	}
-	r := at(d.url + "/")
-	r.AddCookie(&http.Cookie{Name: c.Name, Value: c.Value[:len(c.Value)-1]})
-	wrong := dbtest.Must(http.DefaultClient.Do(r))(t)
-	dbtest.OK(t, wrong.Body.Close())
-	dbtest.Same(t, wrong.StatusCode, http.StatusUnauthorized)
+	dbtest.Same(t, answered(t, at(d.url+"/"), &http.Cookie{Name: c.Name, Value: c.Value[:len(c.Value)-1]}), http.StatusUnauthorized)
+}
+
+// answered is the status of the answer to a request with these cookies.
+func answered(t *testing.T, r *http.Request, cookies ...*http.Cookie) int {
+	t.Helper()
+	for _, c := range cookies {
+		r.AddCookie(c)
+	}
+	a := dbtest.Must(http.DefaultClient.Do(r))(t)
+	dbtest.OK(t, a.Body.Close())
+	return a.StatusCode
 }
 
 func TestOtherOrigins(t *testing.T) {
@@ -270,12 +271,7 @@ func TestHosts(t *testing.T) {
 			r := dbtest.Must(http.NewRequestWithContext(t.Context(), http.MethodGet, d.url+"/", nil))(t)
 			r.Host = host
 			r.Header.Set("X-User", "ada")
-			for _, c := range d.Jar.Cookies(r.URL) {
-				r.AddCookie(c)
-			}
-			a := dbtest.Must(http.DefaultClient.Do(r))(t)
-			dbtest.OK(t, a.Body.Close())
-			dbtest.Same(t, a.StatusCode, want[n], host, n)
+			dbtest.Same(t, answered(t, r, d.Jar.Cookies(r.URL)...), want[n], host, n)
 		}
 	}
 }
