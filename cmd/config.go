@@ -193,10 +193,10 @@ func (d *checked) programs(c *config.Config) error {
 			return
 		}
 		seen[h.Key] = true
-		if argv := h.Program(); h.HTTP == nil && (len(argv) == 0 || argv[0] == "") { // Load has reported it
+		if p := h.Program(); h.HTTP == nil && (p == nil || len(p.Argv) == 0 || p.Argv[0] == "") { // Load has reported it
 			return
 		}
-		if err := canRun(c, h); err != nil {
+		if err := canRun(h); err != nil {
 			errs = append(errs, c.Mistake(h.Key, err))
 			return
 		}

@@ -65,12 +65,11 @@ func (r *runners) handler(c config.Handler) (handler.Handler, error) {
 		r.close = append(r.close, h.Close)
 		return h, nil
 	case c.Stream != nil:
-		s := &handler.Stream{Processes: c.Processes, InFlight: c.InFlight, Ahead: c.Ahead, StartTimeout: c.StartTimeout, MaxJobs: c.MaxJobs, MaxMemory: c.MaxMemory, RestartOn: c.RestartOn, Log: r.log}
-		r.describe(&s.Program, c)
-		r.close = append(r.close, s.Close)
-		return s, r.fits(&s.Program, c)
+		c.Stream.Log = r.log
+		r.close = append(r.close, c.Stream.Close)
+		return c.Stream, r.fits(c)
 	}
-	return r.exec(c)
+	return c.Exec, r.fits(c)
 }
 
 // both makes a type's handler and its retry handler, which is nil if there is none.
@@ -78,8 +77,7 @@ func (r *runners) both(c, decides config.Handler) (h handler.Handler, decider ha
 	if h, err = r.handler(c); err != nil || decides.Key == "" {
 		return h, nil, err
 	}
-	e, err := r.exec(decides)
-	return h, handler.RetryExec{Exec: e}, err
+	return h, handler.RetryExec{Exec: decides.Exec}, r.fits(decides)
 }
 
 // leftType is a job type that a worker leaves out because its handler can't be made here. Its jobs wait.
@@ -88,42 +86,23 @@ type leftType struct {
 	err         error
 }
 
-// exec makes a program that runs once for each job.
-func (r *runners) exec(h config.Handler) (*handler.Exec, error) {
-	e := &handler.Exec{DashArguments: h.DashArguments}
-	r.describe(&e.Program, h)
-	return e, r.fits(&e.Program, h)
-}
-
-// fits checks whether a program can run here as the configured user and within the limits.
-func (r *runners) fits(p *handler.Program, h config.Handler) error {
+// fits gives a program its worker, and checks whether it can run here as the configured user and within the limits.
+func (r *runners) fits(h config.Handler) error {
+	p := h.Program()
+	p.Guard, p.WorkerID = r.guard, r.workerID
 	if err := p.CheckSurroundings(); err != nil {
 		return r.i.Mistake(h.Key, err)
 	}
 	return nil
 }
 
-func (r *runners) describe(p *handler.Program, h config.Handler) {
-	p.Argv, p.Dir, p.Env = h.Program(), h.Dir, h.Env
-	p.User, p.NewPrivs, p.Limits, p.Nice, p.Umask = h.User, h.NewPrivs, h.Limits, h.Nice, h.Umask
-	p.AllowForeign = r.i.AllowForeignHandlers
-	p.Grace, p.Guard, p.WorkerID, p.ConfigFile = r.i.Worker.Grace, r.guard, r.workerID, r.i.File
-}
-
-// programOf is a handler's program as it would run here.
-func programOf(c *config.Config, h config.Handler) *handler.Program {
-	p := new(handler.Program)
-	(&runners{i: &instance{Config: c}}).describe(p, h)
-	return p
-}
-
 // canRun checks whether a handler's program can run here, or an endpoint's files be read. It runs nothing.
-func canRun(c *config.Config, h config.Handler) error {
+func canRun(h config.Handler) error {
 	if h.HTTP != nil {
 		_, err := h.HTTP.Handler()
 		return err
 	}
-	p := programOf(c, h)
+	p := h.Program()
 	if err := p.Check(); err != nil {
 		return err
 	}
@@ -138,7 +117,7 @@ func foreign(c *config.Config, h config.Handler) string {
 	if h.HTTP != nil || c.AllowForeignHandlers {
 		return ""
 	}
-	if err := programOf(c, h).Foreign(); err != nil {
+	if err := h.Program().Foreign(); err != nil {
 		return fmt.Sprintf("%s: %s", h.Key, err)
 	}
 	return ""
@@ -209,7 +188,7 @@ func cantRun(c *config.Config, queues, types []string, left []leftType) (errs []
 		if isLeft || !wanted(queues, queue) || !wanted(types, jobType) {
 			return
 		}
-		if err := canRun(c, h); err != nil {
+		if err := canRun(h); err != nil {
 			errs = append(errs, c.Mistake(h.Key, fmt.Errorf("can't be run: %w", err)))
 		}
 	})

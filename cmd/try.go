@@ -91,7 +91,11 @@ func (a *app) tryHandler(cmd *cobra.Command, name, jobType string, o tryOptions)
 		return err
 	}
 	if o.jobs > 1 {
-		return a.tryMany(cmd.Context(), h, t, j, triedMany{Jobs: o.jobs, AtOnce: max(1, by.Processes*by.InFlight)})
+		many := triedMany{Jobs: o.jobs, AtOnce: 1}
+		if by.Stream != nil {
+			many.AtOnce = by.Stream.Processes * by.Stream.InFlight
+		}
+		return a.tryMany(cmd.Context(), h, t, j, many)
 	}
 	if !a.json {
 		a.out.line("the handler gets:")

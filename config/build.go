@@ -80,6 +80,9 @@ func (b builder) config(s *shape) *Config {
 	for i, section := range s.Schedules {
 		c.Schedules = append(c.Schedules, b.schedule(i, section, c))
 	}
+	for _, p := range b.programs {
+		p.Grace, p.AllowForeign, p.ConfigFile = c.Worker.Grace, c.AllowForeignHandlers, c.File
+	}
 	c.Warnings = b.warnings
 	return c
 }

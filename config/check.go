@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/hipq/hipq/queue/handler"
 )
 
 // longest exceeds any sensible time. It keeps sums of times within what the databases can store.
@@ -29,6 +31,8 @@ type checker struct {
 	// settings are all settings read.
 	settings []Setting
 	outer    map[string]string // the key or section that one inherits from
+	// programs are those of all handlers.
+	programs []*handler.Program
 }
 
 func newChecker() *checker {

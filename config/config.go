@@ -4,7 +4,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 	"strings"
 	"time"
@@ -82,44 +81,27 @@ type Queue struct {
 	RetryHandlers map[string]Handler
 }
 
-// Handler runs the jobs of one type, or decides about their retry. Exactly one of Exec, Stream and HTTP is set.
+// Handler runs the jobs of one type, or decides about their retry. Exactly one of Exec, Stream and HTTP is set. Load doesn't check
+// that a program's user exists.
 type Handler struct {
 	// Key is the path of its section in the config: queues.emails.job_types.send.handler.
 	Key string
-	// Exec is the program to run for each job, and its arguments, without a shell.
-	Exec []string
-	// Stream is the program that takes one job after another, and its arguments.
-	Stream []string
-	// Processes is how many programs of a stream a worker runs at most. InFlight is how many jobs each has at once. Ahead is how
-	// many more are started for each.
-	Processes, InFlight, Ahead int
-	// StartTimeout is how long a stream's program may take to start; 0 leaves that to the programs.
-	StartTimeout time.Duration
-	// MaxJobs, MaxMemory and RestartOn say when a stream's program gets no more jobs; 0 and none mean never.
-	MaxJobs   int
-	MaxMemory int64
-	RestartOn []string
-	// HTTP is the endpoint that receives the jobs, or nil.
-	HTTP *HTTP
-	// Dir is the absolute path of the working directory.
-	Dir string
-	// Env adds to the environment: NAME=value, or NAME alone for the worker's own value.
-	Env []string
-	// DashArguments allows job values that begin with - as arguments of Exec.
-	DashArguments bool
-	// User is the user that the program runs as; "" means the worker's. Load doesn't check that it exists.
-	User string
-	// NewPrivs lets a program of another User gain rights by what it executes: no_new_privs is false.
-	NewPrivs bool
-	// Limits are the program's resource limits.
-	Limits handler.Limits
-	// Nice is the program's niceness.
-	Nice  int
-	Umask *fs.FileMode // nil means the worker's
+	// Exec and Stream lack what only a worker has: its ID, its guard and its log.
+	Exec   *handler.Exec
+	Stream *handler.Stream
+	HTTP   *HTTP
 }
 
-// Program is the program and its arguments, of whichever kind; empty for an endpoint.
-func (h Handler) Program() []string { return slices.Concat(h.Exec, h.Stream) }
+// Program is the program, of whichever kind; nil for an endpoint.
+func (h Handler) Program() *handler.Program {
+	switch {
+	case h.Exec != nil:
+		return &h.Exec.Program
+	case h.Stream != nil:
+		return &h.Stream.Program
+	}
+	return nil
+}
 
 // LoadOptions say where to look. The zero value is for a command without flags.
 type LoadOptions struct {

@@ -9,11 +9,13 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/spf13/pflag"
 
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/monitor"
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
 	"github.com/hipq/hipq/schema"
@@ -32,10 +34,15 @@ func mustLoad(t *testing.T, text string) *Config {
 }
 
 func diff(want, got any) string {
-	return cmp.Diff(want, got,
+	return cmp.Diff(want, got, cmpopts.IgnoreUnexported(handler.Program{}, handler.Stream{}),
 		cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".lines" }, cmp.Ignore()),
 		cmp.Comparer(func(a, b *time.Location) bool { return a.String() == b.String() }),
 		cmp.Comparer(func(a, b job.Windows) bool { return fmt.Sprint(a) == fmt.Sprint(b) }))
+}
+
+// program is a handler of a config.
+func (c *Config) program(key, dir string, env []string, argv ...string) Handler {
+	return Handler{Key: key, Exec: &handler.Exec{Program: handler.Program{Argv: argv, Dir: dir, Env: env, Grace: c.Worker.Grace, ConfigFile: c.File}}}
 }
 
 func TestMinimal(t *testing.T) {
@@ -58,7 +65,7 @@ func TestMinimal(t *testing.T) {
 				KeepFinished: queue.DefaultKeepFinished, KeepFailed: queue.DefaultKeepFailed,
 			},
 			RetryHandlers: map[string]Handler{},
-			Handlers:      map[string]Handler{"send": {Key: "queues.emails.job_types.send.handler", Exec: []string{"cat"}, Dir: dir}},
+			Handlers:      map[string]Handler{"send": got.program("queues.emails.job_types.send.handler", dir, nil, "cat")},
 		}},
 	}
 	dbtest.Same(t, diff(want, got), "", "(-want +got)")
@@ -175,12 +182,12 @@ queues:
 					},
 				},
 				Handlers: map[string]Handler{
-					"Send: ü.x": {Key: "queues.emails.job_types[0].handler", Exec: []string{"true", "1", ""}, Dir: filepath.Join(dir, "sub/folder"), Env: []string{"A=b=c", "HOME", "E="}},
-					"send":      {Key: "queues.emails.job_types.send.handler", Exec: []string{"./run"}, Dir: "/srv"},
+					"Send: ü.x": got.program("queues.emails.job_types[0].handler", filepath.Join(dir, "sub/folder"), []string{"A=b=c", "HOME", "E="}, "true", "1", ""),
+					"send":      got.program("queues.emails.job_types.send.handler", "/srv", nil, "./run"),
 				},
 				RetryHandlers: map[string]Handler{
-					"Send: ü.x": {Key: "queues.emails.retry_handler", Exec: []string{"ask"}, Dir: dir},
-					"send":      {Key: "queues.emails.job_types.send.retry_handler", Exec: []string{"ask", "again"}, Dir: dir, Env: []string{"*"}},
+					"Send: ü.x": got.program("queues.emails.retry_handler", dir, nil, "ask"),
+					"send":      got.program("queues.emails.job_types.send.retry_handler", dir, []string{"*"}, "ask", "again"),
 				},
 			},
 			{

@@ -25,9 +25,9 @@ func (b builder) retryHandler(path string, s *retryHandlerSection, outer *Handle
 		if len(s.Exec) == 0 {
 			b.missing(path+".exec", noProgram)
 		}
-		h := b.program(path, "exec", s.Exec, s.programSection, handler.CheckNoPlaceholder)
-		h.Exec = s.Exec
-		return &h
+		e := &handler.Exec{Program: handler.Program{Argv: s.Exec}}
+		b.program(&e.Program, path+".exec", s.programSection, handler.CheckNoPlaceholder)
+		return &Handler{Key: path, Exec: e}
 	case outer != nil:
 		b.noteAgain(path, outer.Key)
 	default:
@@ -56,9 +56,10 @@ func (b builder) handler(path string, s handlerSection) (h Handler) {
 		b.missing(path+".exec", noProgram)
 	}
 	b.ofOthers(path, kind, "", reflect.ValueOf(s))
+	h.Key = path
 	switch kind {
 	case "http":
-		if h = (Handler{Key: path + ".http"}); s.HTTP != nil {
+		if h.Key = path + ".http"; s.HTTP != nil {
 			h.HTTP = b.http(h.Key, s.HTTP)
 		}
 	case "exec":
@@ -66,19 +67,21 @@ func (b builder) handler(path string, s handlerSection) (h Handler) {
 		if b.truth(path+".unsafe_arguments", s.Unsafe, false) {
 			check = handler.CheckUnsafeArgument
 		}
-		h = b.program(path, kind, s.Exec, s.programSection, check)
-		h.Exec, h.DashArguments = s.Exec, b.truth(path+".dash_arguments", s.DashArguments, false)
+		h.Exec = &handler.Exec{Program: handler.Program{Argv: s.Exec}}
+		b.program(&h.Exec.Program, path+".exec", s.programSection, check)
+		h.Exec.DashArguments = b.truth(path+".dash_arguments", s.DashArguments, false)
 	case "stream":
-		h = b.program(path, kind, s.Stream, s.programSection, handler.CheckNoPlaceholder)
-		h.Stream = s.Stream
-		h.Processes = b.integer(path+".processes", s.Processes, b.slots, 1, 10000)
-		h.InFlight = b.integer(path+".in_flight", s.InFlight, 1, 1, 10000)
-		h.Ahead = b.integer(path+".ahead", s.Ahead, 0, 0, 10000)
-		h.MaxJobs = b.integer(path+".max_jobs", s.MaxJobs, 0, 1, maxInt)
-		h.MaxMemory = b.size(path+".max_memory", s.MaxMemory, 1<<20)
-		h.RestartOn = texts.Map(s.RestartOn, b.absolute)
-		b.noteList(path+".restart_on", h.RestartOn)
-		h.StartTimeout = b.seconds(path+".start_timeout", s.StartTimeout, 0, time.Second)
+		t := &handler.Stream{Program: handler.Program{Argv: s.Stream}}
+		b.program(&t.Program, path+".stream", s.programSection, handler.CheckNoPlaceholder)
+		t.Processes = b.integer(path+".processes", s.Processes, b.slots, 1, 10000)
+		t.InFlight = b.integer(path+".in_flight", s.InFlight, 1, 1, 10000)
+		t.Ahead = b.integer(path+".ahead", s.Ahead, 0, 0, 10000)
+		t.MaxJobs = b.integer(path+".max_jobs", s.MaxJobs, 0, 1, maxInt)
+		t.MaxMemory = b.size(path+".max_memory", s.MaxMemory, 1<<20)
+		t.RestartOn = texts.Map(s.RestartOn, b.absolute)
+		b.noteList(path+".restart_on", t.RestartOn)
+		t.StartTimeout = b.seconds(path+".start_timeout", s.StartTimeout, 0, time.Second)
+		h.Stream = t
 	}
 	return h
 }
@@ -101,36 +104,37 @@ func (b builder) ofOthers(path, kind, of string, s reflect.Value) {
 	}
 }
 
-// program reads the program and how it runs; check validates an argument. Errors show no arguments and no values of
-// variables, which may be secrets.
-func (b builder) program(path, key string, argv []string, s programSection, check func(argv []string, at int) error) Handler {
-	if len(argv) > 0 && argv[0] == "" {
-		b.refuse(path+"."+key+"[0]", "is empty; it must be the program to run")
+// program reads how a program runs, and checks its arguments, which are at the path argv, one by one. Errors show no arguments and
+// no values of variables, which may be secrets.
+func (b builder) program(p *handler.Program, argv string, s programSection, check func(argv []string, at int) error) {
+	if len(p.Argv) > 0 && p.Argv[0] == "" {
+		b.refuse(argv+"[0]", "is empty; it must be the program to run")
 	}
-	for i, arg := range argv {
-		at := fmt.Sprintf("%s.%s[%d]", path, key, i)
+	for i, arg := range p.Argv {
+		at := fmt.Sprintf("%s[%d]", argv, i)
 		if strings.ContainsRune(arg, 0) {
 			b.refuse(at, "contains NUL, which is not allowed in an argument")
-		} else if err := check(argv, i); err != nil {
+		} else if err := check(p.Argv, i); err != nil {
 			b.refuse(at, "%w", err)
 		}
 	}
-	b.noteList(path+"."+key, argv)
-	h := Handler{Key: path, Dir: b.absolute(s.Dir)}
-	b.note(path+".dir", h.Dir, s.Dir)
-	h.Env = b.environ(path+".env", s.Env)
-	h.User = b.text(path+".user", s.User, "")
-	h.NewPrivs = !b.truth(path+".no_new_privs", s.NoNewPrivs, true)
+	b.noteList(argv, p.Argv)
+	path := argv[:strings.LastIndex(argv, ".")]
+	p.Dir = b.absolute(s.Dir)
+	b.note(path+".dir", p.Dir, s.Dir)
+	p.Env = b.environ(path+".env", s.Env)
+	p.User = b.text(path+".user", s.User, "")
+	p.NewPrivs = !b.truth(path+".no_new_privs", s.NoNewPrivs, true)
 	limits := path + ".limits"
-	h.Limits = handler.Limits{
+	p.Limits = handler.Limits{
 		Memory:    b.size(limits+".memory", s.Limits.Memory, 1<<20),
 		OpenFiles: b.integer(limits+".open_files", s.Limits.OpenFiles, 0, 8, maxInt),
 		CPU:       b.seconds(limits+".cpu", s.Limits.CPU, 0, time.Second),
 		FileSize:  b.size(limits+".file_size", s.Limits.FileSize, 1<<10),
 	}
-	h.Nice = b.integer(path+".nice", s.Nice, 0, -20, 19)
-	h.Umask = b.umask(path+".umask", s.Umask)
-	return h
+	p.Nice = b.integer(path+".nice", s.Nice, 0, -20, 19)
+	p.Umask = b.umask(path+".umask", s.Umask)
+	b.programs = append(b.programs, p)
 }
 
 // environ checks the program's extra variables, and records them without their given values.
@@ -181,9 +185,9 @@ func (b builder) umask(path, text string) *fs.FileMode {
 
 // roomIn is how many jobs of a type may run at once on this host, so that none waits for a program of its stream. It is
 // at most concurrency, where 0 means all the worker's slots.
-func (b builder) roomIn(h Handler, concurrency int) int {
-	room := h.Processes * (h.InFlight + h.Ahead)
-	if h.Stream == nil || h.Ahead == 0 && room >= b.slots || concurrency > 0 && room >= concurrency {
+func (b builder) roomIn(s *handler.Stream, concurrency int) int {
+	room := s.Processes * (s.InFlight + s.Ahead)
+	if s.Ahead == 0 && room >= b.slots || concurrency > 0 && room >= concurrency {
 		return concurrency
 	}
 	return min(room, b.slots) // jobs ahead are for a lane of their own, which knows its stream's room

@@ -78,9 +78,9 @@ func (b builder) queue(path string, s queueSection, outer defaults) Queue {
 		}
 		h := b.handler(at+".handler", *section.Handler)
 		q.Handlers[section.Name] = h
-		q.Types[i].Concurrency = b.roomIn(h, q.Types[i].Concurrency)
 		if h.Stream != nil {
-			q.Types[i].StartTimeout = cmp.Or(h.StartTimeout, handler.DefaultStartTimeout)
+			q.Types[i].Concurrency = b.roomIn(h.Stream, q.Types[i].Concurrency)
+			q.Types[i].StartTimeout = cmp.Or(h.Stream.StartTimeout, handler.DefaultStartTimeout)
 		}
 		if h := b.retryHandler(at+".retry_handler", section.RetryHandler, outer.retryHandler); h != nil {
 			q.RetryHandlers[section.Name] = *h

@@ -177,9 +177,8 @@ func built(t *testing.T, path []string, text string) (*Config, error) {
 	c.File, c.Database.Path = "", strings.TrimPrefix(c.Database.Path, filepath.Dir(file))
 	for _, q := range c.Queues {
 		for _, by := range []map[string]Handler{q.Handlers, q.RetryHandlers} {
-			for name, h := range by {
-				h.Dir = ""
-				by[name] = h
+			for _, h := range by {
+				h.Program().Dir, h.Program().ConfigFile = "", ""
 			}
 		}
 	}
