@@ -1,8 +1,6 @@
 //go:build !windows
 
-// Package process inspects and controls processes. Each system has its own files: child_*.go for the children of this
-// process, others_*.go for all processes, identity_*.go for processes that another process has known, and program_*.go
-// for what a program may be given.
+// Package process inspects and controls processes. process_other.go is for Unix systems other than Linux, which has its own files.
 package process
 
 import (
