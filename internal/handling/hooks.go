@@ -50,6 +50,9 @@ func of(ctx context.Context) *attempt {
 	return new(attempt)
 }
 
+// Of returns the hooks of a context, even if that is wrapped.
+func Of(ctx context.Context) Hooks { return of(ctx).Hooks }
+
 // Value implements context.Context.
 func (a *attempt) Value(k any) any {
 	if k == (key{}) {
@@ -77,9 +80,6 @@ func Err(ctx context.Context) error {
 	}
 	return nil
 }
-
-// Say is the hook for the handler's progress, or nil.
-func Say(ctx context.Context) func(job.Progress) { return of(ctx).Say }
 
 // End ends the attempt of this context, if its caller has that hook.
 func End(ctx context.Context, o job.Outcome) {
@@ -118,18 +118,3 @@ type Heard struct {
 	// ReadFrom says where the outcome was found.
 	ReadFrom string
 }
-
-// Settled calls f when the attempt's end is stored. It returns false without a worker.
-func Settled(ctx context.Context, f func(job.Status, time.Time, job.Outcome)) bool {
-	settled := of(ctx).Settled
-	if settled != nil {
-		settled(f)
-	}
-	return settled != nil
-}
-
-// Expire is the hook to move the end of the attempt's time, or nil.
-func Expire(ctx context.Context) func(in time.Duration) { return of(ctx).Expire }
-
-// Note is the hook to add to what is heard, at any time while the handler runs, or nil.
-func Note(ctx context.Context) func(add func(*Heard)) { return of(ctx).Note }

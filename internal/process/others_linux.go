@@ -15,13 +15,6 @@ import (
 // SeesOthers reports that this system shows other processes.
 const SeesOthers = true
 
-// Others are the processes of this host.
-func Others() map[int]Other {
-	all := map[int]Other{}
-	AddOthers(all, func(int, Other) {})
-	return all
-}
-
 // AddOthers adds the processes of this host that all hasn't yet. see gets each as soon as it is found, the newest first: one that
 // hops from fork to fork is gone soon. It gets no more than the id of one that was gone already.
 func AddOthers(all map[int]Other, see func(pid int, o Other)) {

@@ -43,6 +43,13 @@ type Other struct {
 	Threads int
 }
 
+// Others are the processes of this host, if the system shows them.
+func Others() map[int]Other {
+	all := map[int]Other{}
+	AddOthers(all, func(int, Other) {})
+	return all
+}
+
 // SignalBelow signals all descendants of a process that the system shows.
 func SignalBelow(pid int, sig syscall.Signal) {
 	all := Others()

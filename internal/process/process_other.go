@@ -66,9 +66,6 @@ func ReadingEnd(int) *os.File { return nil }
 // SeesOthers reports that these systems have no common way to show other processes.
 const SeesOthers = false
 
-// Others returns nil.
-func Others() map[int]Other { return nil }
-
 // AddOthers finds nothing.
 func AddOthers(map[int]Other, func(int, Other)) {}
 

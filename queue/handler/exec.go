@@ -77,7 +77,7 @@ func (e *Exec) Handle(ctx context.Context, j *job.Job) (outcome job.Outcome) {
 		if filled && errors.Is(err, syscall.E2BIG) {
 			outcome.Verdict = job.Failed // the arguments together stay too long
 		}
-	} else if note := handling.Note(ctx); note != nil {
+	} else if note := handling.Of(ctx).Note; note != nil {
 		note(func(h *handling.Heard) { h.ReadFrom = from })
 	}
 	outcome.Output = noted(out)

@@ -35,12 +35,7 @@ type ResultFunc func(ctx context.Context, j *job.Job) (result string, err error)
 func (f ResultFunc) Handle(ctx context.Context, j *job.Job) (outcome job.Outcome) {
 	begin := time.Now()
 	defer func() { outcome.Ran = time.Since(begin) }()
-	return keeping(ctx, func(ctx context.Context) (outcome job.Outcome) {
-		defer func() {
-			if value := recover(); value != nil {
-				outcome = panicked(value)
-			}
-		}()
+	return keeping(ctx, func(ctx context.Context) job.Outcome {
 		if err := handling.Err(ctx); err != nil {
 			return tryAgain(err.Error())
 		}
@@ -250,10 +245,19 @@ func (l *funcLog) end() string {
 	return l.kept
 }
 
-// keeping puts an attempt's Output before the output of its outcome. If ctx already has an Output, its creator does that.
+// keeping puts an attempt's Output before the output of its outcome. If ctx already has an Output, its creator does that. A panic
+// becomes the outcome.
 func keeping(ctx context.Context, handle func(context.Context) job.Outcome) job.Outcome {
-	if _, has := ctx.Value(outputKey{}).(*funcLog); has {
+	attempt := func() (outcome job.Outcome) {
+		defer func() {
+			if value := recover(); value != nil {
+				outcome = panicked(value)
+			}
+		}()
 		return handle(ctx)
+	}
+	if _, has := ctx.Value(outputKey{}).(*funcLog); has {
+		return attempt()
 	}
 	l := new(funcLog)
 	ctx = context.WithValue(ctx, outputKey{}, l)
@@ -262,7 +266,7 @@ func keeping(ctx context.Context, handle func(context.Context) job.Outcome) job.
 		outcome.Output = l.end()
 		handling.End(ctx, outcome)
 	})()
-	outcome := handle(ctx)
+	outcome := attempt()
 	text := l.end()
 	if text != "" && outcome.Output != "" && !strings.HasSuffix(text, "\n") {
 		text += "\n"

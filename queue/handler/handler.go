@@ -52,14 +52,7 @@ func With(h Handler, around ...Middleware) Handler {
 		h = around[i](h)
 	}
 	return HandleFunc(func(ctx context.Context, j *job.Job) job.Outcome {
-		return keeping(ctx, func(ctx context.Context) (outcome job.Outcome) {
-			defer func() {
-				if value := recover(); value != nil {
-					outcome = panicked(value)
-				}
-			}()
-			return h.Handle(ctx, j)
-		})
+		return keeping(ctx, func(ctx context.Context) job.Outcome { return h.Handle(ctx, j) })
 	})
 }
 
@@ -90,10 +83,13 @@ func Log(log *slog.Logger) Middleware {
 					log.Warn("attempt ended, and this worker doesn't know what was decided", "verdict", o.Verdict, "error", o.Error)
 				}
 			}
-			told := handling.Settled(ctx, tell)
+			settled := handling.Of(ctx).Settled
+			if settled != nil {
+				settled(tell)
+			}
 			o := next.Handle(ctx, j)
 			log.DebugContext(ctx, "handler ended", "ran", o.Ran, "verdict", o.Verdict, "error", o.Error)
-			if !told {
+			if settled == nil {
 				tell("", time.Time{}, o)
 			}
 			return o

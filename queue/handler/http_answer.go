@@ -61,7 +61,7 @@ func readAnswer(ctx context.Context, answer *http.Response, j *job.Job) (body []
 
 // noteRequest shows developers what is sent besides the job, without the config's headers, which may be secret.
 func (h *HTTP) noteRequest(ctx context.Context, r *http.Request) {
-	note := handling.Note(ctx)
+	note := handling.Of(ctx).Note
 	if note == nil {
 		return
 	}
@@ -74,7 +74,7 @@ func (h *HTTP) noteRequest(ctx context.Context, r *http.Request) {
 
 // noteAnswer shows developers the answer and what decided.
 func noteAnswer(ctx context.Context, answer *http.Response, body string) {
-	note := handling.Note(ctx)
+	note := handling.Of(ctx).Note
 	if note == nil {
 		return
 	}

@@ -14,7 +14,7 @@ import (
 // report once a second. Notes are cut to 255 characters. Invalid percentages and reports after the attempt's end are ignored.
 // It doesn't affect the job.
 func Progress(ctx context.Context, percent int, note string) {
-	if said := handling.Say(ctx); said != nil {
+	if said := handling.Of(ctx).Say; said != nil {
 		if p, ok := job.NewProgress(float64(percent), note); ok {
 			said(p)
 		}
@@ -62,7 +62,7 @@ func parseProgress(line []byte) (p progressLine, is bool) {
 // progressIn returns the function that takes progress lines out of a handler's output. It returns true for lines that the log
 // can omit. It is nil without a listener.
 func progressIn(ctx context.Context, j *job.Job) (take func(line []byte) bool) {
-	said := handling.Say(ctx)
+	said := handling.Of(ctx).Say
 	if said == nil {
 		return nil
 	}

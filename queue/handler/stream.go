@@ -144,7 +144,7 @@ func (s *Stream) Close() {
 // take finds a program with room for a job, or starts one. A job that waits gets its timeout afterwards.
 func (s *Stream) take(ctx context.Context, timeout time.Duration) (*talk, error) {
 	var late <-chan time.Time
-	expire := handling.Expire(ctx)
+	expire := handling.Of(ctx).Expire
 	for {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)

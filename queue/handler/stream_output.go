@@ -91,9 +91,9 @@ func (t *talk) hear(line streamLine) {
 			t.answered = true
 			t.stream.wasUseful()
 		}
-		if f.note != nil {
+		if f.hooks.Note != nil {
 			answer := texts.Clean(string(line.text))
-			f.note(func(h *handling.Heard) { h.Answer, h.ReadFrom = answer, "the answer" })
+			f.hooks.Note(func(h *handling.Heard) { h.Answer, h.ReadFrom = answer, "the answer" })
 		}
 		outcome := job.Outcome{Verdict: job.Finished}
 		r.amend(&outcome)
@@ -123,8 +123,8 @@ func (t *talk) misunderstand(reason string) {
 // hearProgress handles a progress line. Unreadable progress, or another attempt's, goes to the log.
 func (t *talk) hearProgress(f *flight, r streamReply, line streamLine) {
 	ofIt := r.progress.understood && (r.Token == nil || jsonText(r.Token) == f.token)
-	if ofIt && f.progress != nil {
-		f.progress(r.progress.said)
+	if ofIt && f.hooks.Say != nil {
+		f.hooks.Say(r.progress.said)
 	}
 	if !ofIt || !r.progress.only {
 		t.note(line.addTo)

@@ -66,19 +66,15 @@ type flight struct {
 	// over is why it must be stopped; nil means that it may go on.
 	over error
 	late bool // its time is over
-	// timeout is the job's, and expire moves its end; nil if the caller can't do that.
 	timeout time.Duration
-	expire  func(in time.Duration)
 	hint    string // a hint about a line that may have been its answer
 	// endBy is when it must have ended.
 	endBy time.Time
 	// hurry ends the program before endBy, whatever other jobs it has.
 	hurry *time.Timer
 	done  chan landing
-	log   *output                     // nil means empty
-	note  func(func(*handling.Heard)) // nil without a listener
-	// progress receives the job's progress; nil without a listener.
-	progress func(job.Progress)
+	log   *output // nil means empty
+	hooks handling.Hooks
 }
 
 // landing is a flight's end: an outcome, or unread by the program. abandoned says that the program runs on. left notes the
@@ -129,8 +125,7 @@ func (t *talk) begin() {
 
 // ask gives the program a job and waits for the answer. unread says that the program hasn't read it.
 func (t *talk) ask(ctx context.Context, j *job.Job, line []byte) (outcome job.Outcome, unread bool) {
-	f := &flight{token: j.AttemptToken, from: -1, done: make(chan landing, 1), note: handling.Note(ctx), progress: handling.Say(ctx)}
-	f.timeout, f.expire = j.Timeout, handling.Expire(ctx)
+	f := &flight{token: j.AttemptToken, from: -1, timeout: j.Timeout, done: make(chan landing, 1), hooks: handling.Of(ctx)}
 	if added, err := t.add(j.ID, f); err != nil {
 		return tryAgain(err.Error()), false
 	} else if !added {
@@ -181,8 +176,8 @@ func (t *talk) add(id int64, f *flight) (added bool, err error) {
 		f.log, t.idle = t.idle, nil
 	}
 	t.flights[id] = f
-	if t.boots && !t.ready && f.expire != nil {
-		f.expire(time.Until(t.bootBy) + f.timeout)
+	if t.boots && !t.ready && f.hooks.Expire != nil {
+		f.hooks.Expire(time.Until(t.bootBy) + f.timeout)
 	}
 	return true, nil
 }
@@ -259,8 +254,8 @@ func (t *talk) isReady(said bool) {
 		t.stream.mu.Unlock()
 	}
 	for _, f := range t.flights {
-		if (said || t.boots) && f.expire != nil {
-			f.expire(f.timeout)
+		if (said || t.boots) && f.hooks.Expire != nil {
+			f.hooks.Expire(f.timeout)
 		}
 	}
 }

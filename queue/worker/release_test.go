@@ -179,7 +179,7 @@ func TestBoots(t *testing.T) {
 		g := s.gate()
 		moved := make(chan struct{}, 10)
 		p := only(s.emails, s.worker(map[string]handler.Handler{"send": booting{func(ctx context.Context, j *job.Job) error {
-			handling.Expire(ctx)(time.Hour)
+			handling.Of(ctx).Expire(time.Hour)
 			g.started <- j
 			if j.Attempt == 1 {
 				select {
@@ -187,7 +187,7 @@ func TestBoots(t *testing.T) {
 				case <-time.After(2500 * time.Millisecond):
 				}
 				dbtest.Ensure(s.t, ctx.Err() == nil, "its time is over: %v", context.Cause(ctx))
-				handling.Expire(ctx)(10 * time.Millisecond)
+				handling.Of(ctx).Expire(10 * time.Millisecond)
 			}
 			moved <- struct{}{}
 			<-ctx.Done()
