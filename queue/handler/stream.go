@@ -3,7 +3,6 @@ package handler
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/handling"
-	"github.com/hipq/hipq/internal/policy"
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -97,10 +95,7 @@ func (s *Stream) Room() int {
 
 func (s *Stream) startTimeout() time.Duration { return cmp.Or(s.StartTimeout, DefaultStartTimeout) }
 
-var (
-	errClosed = errors.New("the worker has ended")
-	errNoRoom = fmt.Errorf("not begun: no program had room within %s", policy.Brief(aheadWait))
-)
+const hasEnded = "the worker has ended"
 
 // Handle gives the job to a program and waits for its answer.
 func (s *Stream) Handle(ctx context.Context, j *job.Job) (outcome job.Outcome) {
@@ -109,13 +104,9 @@ func (s *Stream) Handle(ctx context.Context, j *job.Job) (outcome job.Outcome) {
 	defer handling.Instead(ctx, func() {})() // the talk ends it if possible
 	line := Message(j)
 	for {
-		t, err := s.take(ctx, j.Timeout)
-		if pause, ok := errors.AsType[*pausing](err); ok {
-			return job.Outcome{Verdict: job.NotBegun, Error: err.Error(), RetryAfter: max(1, time.Until(pause.until))}
-		} else if err == errNoRoom { //nolint:errorlint // the identical error
-			return job.Outcome{Verdict: job.NotBegun} // without an error
-		} else if err != nil {
-			return tryAgain(err.Error())
+		t, refusal := s.take(ctx, j.Timeout)
+		if t == nil {
+			return refusal
 		}
 		begin = time.Now()
 		outcome, unread := t.ask(ctx, j, line)
@@ -136,30 +127,30 @@ func (s *Stream) Close() {
 	talks := slices.Clone(s.talks)
 	s.mu.Unlock()
 	for _, t := range talks {
-		t.retire(errClosed.Error())
+		t.retire(hasEnded)
 	}
 	s.ending.Wait()
 }
 
-// take finds a program with room for a job, or starts one. A job that waits gets its timeout afterwards.
-func (s *Stream) take(ctx context.Context, timeout time.Duration) (*talk, error) {
+// take finds a program with room for a job, or starts one; else it returns the outcome. A job that waits gets its timeout afterwards.
+func (s *Stream) take(ctx context.Context, timeout time.Duration) (*talk, job.Outcome) {
 	var late <-chan time.Time
 	expire := handling.Of(ctx).Expire
 	for {
 		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+			return nil, tryAgain(context.Cause(ctx).Error())
 		}
 		s.retireOutdated()
-		t, mayStart, wait, err := s.choose(time.Now())
+		t, mayStart, wait, refusal := s.choose(time.Now())
 		switch {
-		case err != nil:
-			return nil, err
+		case refusal != nil:
+			return nil, *refusal
 		case (t != nil || mayStart) && late != nil && expire != nil:
 			expire(timeout)
 		}
 		switch {
 		case t != nil:
-			return t, nil
+			return t, job.Outcome{}
 		case mayStart:
 			return s.launch(ctx)
 		case late == nil && s.Ahead > 0:
@@ -174,18 +165,18 @@ func (s *Stream) take(ctx context.Context, timeout time.Duration) (*talk, error)
 			s.mu.Lock()
 			s.pace = aheadWait // so that the worker starts no more of them ahead
 			s.mu.Unlock()
-			return nil, errNoRoom
+			return nil, job.Outcome{Verdict: job.NotBegun} // without an error
 		}
 	}
 }
 
 // choose returns the talk with the most room, or says that a program may start, or what to wait for. It refuses a job if no
 // program runs and none may start yet, so that the job frees its slot.
-func (s *Stream) choose(now time.Time) (t *talk, mayStart bool, wait <-chan struct{}, err error) {
+func (s *Stream) choose(now time.Time) (t *talk, mayStart bool, wait <-chan struct{}, refusal *job.Outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, false, nil, errClosed
+		return nil, false, nil, new(tryAgain(hasEnded))
 	}
 	for _, one := range s.talks {
 		if one.taken < max(1, s.InFlight) && (t == nil || one.taken < t.taken) {
@@ -201,7 +192,7 @@ func (s *Stream) choose(now time.Time) (t *talk, mayStart bool, wait <-chan stru
 		t.taken++
 		return t, false, nil, nil
 	case free && len(s.talks)+s.starting == 0:
-		return nil, false, nil, &pausing{s.startAt, fmt.Sprintf("not started: the last %d programs ended without an answer, the latest with: %s", s.futile, s.lastEnd)}
+		return nil, false, nil, new(s.pausing(fmt.Sprintf("not started: the last %d programs ended without an answer, the latest with: %s", s.futile, s.lastEnd)))
 	}
 	if s.changed == nil {
 		s.changed = make(chan struct{})
@@ -209,27 +200,26 @@ func (s *Stream) choose(now time.Time) (t *talk, mayStart bool, wait <-chan stru
 	return nil, false, s.changed, nil
 }
 
-// pausing is the error of a job that no program takes until then.
-type pausing struct {
-	until time.Time
-	text  string
+// pausing is the outcome of a job that no program takes before the next start.
+func (s *Stream) pausing(why string) job.Outcome {
+	return job.Outcome{Verdict: job.NotBegun, Error: why, RetryAfter: max(1, time.Until(s.startAt))}
 }
 
-func (p *pausing) Error() string { return p.text }
-
 // launch starts a program for a job.
-func (s *Stream) launch(ctx context.Context) (t *talk, err error) {
-	t, err = s.open(ctx)
+func (s *Stream) launch(ctx context.Context) (t *talk, refusal job.Outcome) {
+	t, err := s.open(ctx)
 	failed := err != nil && ctx.Err() == nil
 	if failed {
 		s.wasFutile(err.Error())
 	}
 	s.mu.Lock()
-	if failed {
-		err = &pausing{s.startAt, err.Error()}
-	}
 	s.starting--
-	if err == nil {
+	switch {
+	case failed:
+		t, refusal = nil, s.pausing(err.Error())
+	case err != nil:
+		t, refusal = nil, tryAgain(err.Error())
+	default:
 		t.taken = 1
 		s.talks = append(s.talks, t)
 		s.ending.Add(1)
@@ -239,7 +229,7 @@ func (s *Stream) launch(ctx context.Context) (t *talk, err error) {
 	if err == nil {
 		t.begin()
 	}
-	return t, err
+	return t, refusal
 }
 
 func (s *Stream) giveBack(t *talk, took time.Duration) {

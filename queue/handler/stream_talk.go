@@ -64,8 +64,8 @@ type flight struct {
 	// from is where its line begins in the program's stdin; -1 means not yet.
 	from int64
 	// over is why it must be stopped; nil means that it may go on.
-	over error
-	late bool // its time is over
+	over    error
+	late    bool // its time is over
 	timeout time.Duration
 	hint    string // a hint about a line that may have been its answer
 	// endBy is when it must have ended.
