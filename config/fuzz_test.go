@@ -33,7 +33,7 @@ func FuzzConfig(f *testing.F) {
 
 // FuzzDuration: a duration is never negative, and is the same when it was formatted.
 func FuzzDuration(f *testing.F) {
-	for _, text := range []string{"0", "30s", "1w2d3h", "1h30m", "-5m", "5", "0.5h", "15250w1d", "9223372036854775807ns", "1d1w", "1µs"} {
+	for _, text := range []string{"0", "30s", "1w2d3h", "1h30m", "-5m", "5", "0.5h", "15250w1d", "9223372036854775807ns", "1d1w", "1µs", "106751d23h47m16s854ms775µs807ns", "1500ms", "90m"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

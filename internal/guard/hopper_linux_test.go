@@ -61,6 +61,7 @@ func TestHopper(t *testing.T) {
 				dbtest.Ensure(t, len(left) == 0, "left: %q", left)
 			}
 			processtest.Eventually(t, "the hopper's end", gone)
+			wantNone(t, id)
 		})
 	}
 }

@@ -12,12 +12,6 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-func BenchmarkBareTrue(b *testing.B) { parallel(b, bareTrue(b)) }
-
-func BenchmarkExecTrue(b *testing.B) { parallel(b, execTrue(b, nil)) }
-
-func BenchmarkExecTrueGuarded(b *testing.B) { parallel(b, execTrue(b, benchGuard(b))) }
-
 // BenchmarkExecRatio compares the cost of a job with that of a bare start, in turns of 100 ms, so that noise affects both. It
 // reports medians.
 func BenchmarkExecRatio(b *testing.B) {
@@ -34,14 +28,6 @@ func BenchmarkExecRatio(b *testing.B) {
 	b.ReportMetric(median(0), "bare/s")
 	b.ReportMetric(median(1)/median(0), "exec/bare")
 	b.ReportMetric(median(2)/median(0), "guarded/bare")
-}
-
-func parallel(b *testing.B, run func()) {
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			run()
-		}
-	})
 }
 
 // rate returns how often per second two goroutines complete run.

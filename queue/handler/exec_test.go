@@ -2,9 +2,6 @@ package handler_test
 
 import (
 	"bytes"
-	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -150,18 +147,6 @@ func TestExecFindsProgramAgain(t *testing.T) {
 	dbtest.Same(t, verdict(), job.Finished, "with the program elsewhere")
 }
 
-func TestExecStdin(t *testing.T) {
-	var want any
-	const text = `{"id":7,"queue":"emails","job_type":"send","job_key":"order-1","job_data":{"to":"a@example.com"},"attempt":2,"interrupts":1,
-		"token":"0198-token","priority":100,"timeout_ms":90000,"scheduled_run_time":"2026-03-01T11:00:00Z","create_time":"2026-03-01T10:00:00.25Z"}`
-	dbtest.OK(t, json.Unmarshal([]byte(text), &want))
-	var got any
-	out := sh("cat").Handle(t.Context(), testJob()).Output
-	err := json.Unmarshal([]byte(out), &got)
-	dbtest.Require(t, err == nil && strings.Count(out, "\n") == 1 && strings.HasSuffix(out, "\n"), "not one line of JSON: %q: %v", out, err)
-	dbtest.Same(t, cmp.Diff(want, got), "")
-}
-
 func TestExecJobData(t *testing.T) {
 	tests := map[string]string{ // job_data: what arrives
 		`NONE`:                              `null`,
@@ -228,14 +213,6 @@ func TestExecEnvironment(t *testing.T) {
 		"PATH=" + os.Getenv("PATH"), "SHELL=/bin/s", "TMPDIR=/tmp", "TZ=Asia/Tokyo", "USER=u",
 	}
 	dbtest.Same(t, cmp.Diff(want, lines), "")
-}
-
-func TestExecDir(t *testing.T) {
-	dir := t.TempDir()
-	dbtest.OK(t, os.WriteFile(dir+"/here", []byte("#!/bin/sh\necho \"$1\" from $(basename $(pwd -P))\n"), 0o700))
-	e := &handler.Exec{Program: handler.Program{Argv: []string{"./here", "$HOME *"}, Dir: dir}}
-	got, want := e.Handle(t.Context(), testJob()).Output, "$HOME * from "+filepath.Base(dir)+"\n"
-	dbtest.Ensure(t, got == want, "%q, want %q", got, want)
 }
 
 func TestExecLongOutput(t *testing.T) {
@@ -314,14 +291,4 @@ func TestExecLeaksNoFile(t *testing.T) {
 	}
 	after := open()
 	dbtest.Ensure(t, after <= before, "%d files open, then %d", before, after)
-}
-
-func TestExecContextEndedBefore(t *testing.T) {
-	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(errors.New("interrupted"))
-	file := filepath.Join(t.TempDir(), "ran")
-	got := sh("touch "+file).Handle(ctx, testJob())
-	dbtest.Ensure(t, got.Verdict == job.TryAgain && got.Error == "interrupted", "%+v", got)
-	_, err := os.Stat(file)
-	dbtest.Ensure(t, err != nil, "the program ran")
 }

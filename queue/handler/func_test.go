@@ -67,23 +67,6 @@ type nasty struct{}
 
 func (nasty) Error() string { panic("no text") }
 
-func TestFuncContext(t *testing.T) {
-	run := func(f handler.Func) job.Outcome {
-		ctx, cancel := context.WithCancelCause(t.Context())
-		return handler.Func(func(ctx context.Context, j *job.Job) error {
-			cancel(errors.New("timeout after 30s"))
-			return f(ctx, j)
-		}).Handle(ctx, testJob())
-	}
-
-	got := run(func(ctx context.Context, _ *job.Job) error { return fmt.Errorf("send: %w", ctx.Err()) })
-	dbtest.Ensure(t, got.Verdict == job.TryAgain && got.Error == "timeout after 30s", "%+v", got)
-	got = run(func(context.Context, *job.Job) error { return nil })
-	dbtest.Ensure(t, got.Verdict == job.Finished, "finished nevertheless: %+v", got)
-	got = run(func(context.Context, *job.Job) error { return handler.DoNotRetry(errors.New("no such user")) })
-	dbtest.Ensure(t, got.Verdict == job.Failed && got.Error == "no such user", "failed for good nevertheless: %+v", got)
-}
-
 // TestFuncAfterTheLock: a worker whose lock ended while it was stopped calls no function: the job may be another's.
 func TestFuncAfterTheLock(t *testing.T) {
 	after := func() context.Context {
@@ -196,6 +179,7 @@ func TestFor(t *testing.T) {
 		}
 		return nil
 	})
+	odd := handler.ForResult(add, func(context.Context, *job.Job, []int) (func(), error) { return func() {}, nil })
 	tests := []struct {
 		h    handler.Handler
 		data string
@@ -205,6 +189,7 @@ func TestFor(t *testing.T) {
 		{sum, "[]", job.Outcome{Verdict: job.TryAgain, Error: "nothing yet", RetryAfter: time.Minute}},
 		{sum, `["1"]`, job.Outcome{Verdict: job.Failed, Error: "not a valid job: job_data: json: cannot unmarshal string into Go value of type int"}},
 		{book, "[1]", job.Outcome{Verdict: job.Sent, Result: `{"ticket":5}`}},
+		{odd, "[1]", job.Outcome{Verdict: job.TryAgain, Error: "the handler's result: json: unsupported type: func()"}},
 		{check, "[1]", job.Outcome{Verdict: job.Finished}},
 		{check, job.None, job.Outcome{Verdict: job.TryAgain, Error: "nothing yet"}},
 		{check, `{}`, job.Outcome{Verdict: job.Failed, Error: "not a valid job: job_data: json: cannot unmarshal object into Go value of type []int"}},
@@ -221,28 +206,3 @@ func TestFor(t *testing.T) {
 	o := check.Handle(t.Context(), j)
 	dbtest.Ensure(t, o.Verdict == job.Failed && strings.Contains(o.Error, `its type is "other"`), "a job of another type: %+v", o)
 }
-
-func TestResult(t *testing.T) {
-	for result, want := range map[string]job.Outcome{
-		"done":      {Verdict: job.Finished, Result: "done"},
-		"a\xff\x00": {Verdict: job.Finished, Result: "a\uFFFD\uFFFD"},
-		job.None:    {Verdict: job.Finished, Result: job.None},
-		longResult:  {Verdict: job.TryAgain, Error: "the handler's result has 1048577 bytes; the maximum is 1048576"},
-		`{"a": "b"`: {Verdict: job.Finished, Result: `{"a": "b"`},
-	} {
-		got := handler.ResultFunc(func(context.Context, *job.Job) (string, error) { return result, nil }).Handle(t.Context(), testJob())
-		got.Ran = 0
-		dbtest.Same(t, cmp.Diff(want, got), "")
-	}
-	unmarshalable := handler.ForResult(job.Kind[string]("send"), func(context.Context, *job.Job, string) (func(), error) { return func() {}, nil })
-	j := testJob()
-	j.Type = "send"
-	o := unmarshalable.Handle(t.Context(), j)
-	dbtest.Ensure(t, o.Verdict == job.TryAgain && strings.Contains(o.Error, "the handler's result: json"), "%+v", o)
-	dropped := handler.ResultFunc(func(context.Context, *job.Job) (string, error) { return "half", errors.New("busy") })
-	if o := dropped.Handle(t.Context(), testJob()); o.Result != "" || o.Verdict != job.TryAgain {
-		t.Errorf("a result beside an error: %+v", o)
-	}
-}
-
-var longResult = strings.Repeat("x", job.MaxDataBytes+1)

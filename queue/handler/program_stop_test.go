@@ -41,12 +41,6 @@ func handleUntil(t *testing.T, e *handler.Exec, ready func()) job.Outcome {
 	}
 }
 
-func wantTimeout(t *testing.T, o job.Outcome) {
-	t.Helper()
-	dbtest.Ensure(t, o.Verdict == job.TryAgain && o.Error == "timeout after 30s",
-		"%s %q, want retry, timeout after 30s", o.Verdict, o.Error)
-}
-
 // wantKilled wants the outcome of a program that ignored TERM for its grace.
 func wantKilled(t *testing.T, grace time.Duration, o job.Outcome) {
 	t.Helper()
@@ -54,30 +48,41 @@ func wantKilled(t *testing.T, grace time.Duration, o job.Outcome) {
 	dbtest.Ensure(t, o.Verdict == job.TryAgain && o.Error == want, "%s %q, want retry, %s", o.Verdict, o.Error, want)
 }
 
-// TestExecStops: a program that obeys isn't waited for any longer, and its last output is kept.
+// TestExecStops: TERM goes to the whole group, and the last output is kept. A program that ends isn't waited for any longer, and a
+// child that ignores TERM is killed with it. A program that ignores TERM, or is stopped, is killed after its grace.
 func TestExecStops(t *testing.T) {
-	dir := t.TempDir()
-	e := sh(fmt.Sprintf(`trap 'echo got TERM; exit 0' TERM; echo $$ >%s/pid; while :; do sleep 0.01; done`, dir))
-	var pid int
-	o := handleUntil(t, e, func() { pid = processtest.Number(t, dir+"/pid") })
-	wantTimeout(t, o)
-	if !strings.HasSuffix(o.Output, "got TERM\n") { // some shells also report their child's end
-		t.Errorf("output %q", o.Output)
+	const long, short = time.Minute, 200 * time.Millisecond
+	for name, c := range map[string]struct {
+		script string
+		grace  time.Duration
+		said   string
+	}{
+		"obeys":        {`trap 'echo got TERM; exit 0' TERM; echo $$ >child; echo $$ >pid; while :; do sleep 0.01; done`, long, "got TERM\n"},
+		"a deaf child": {`(trap '' TERM; echo $$ >/dev/null; sleep 60; sleep 60) & echo $! >child; echo $$ >pid; wait; exit 0`, long, ""},
+		"deaf":         {`trap '' TERM; sleep 60 & echo $! >child; echo $$ >pid; wait; wait; sleep 60`, short, ""},
+		"stopped":      {`echo $$ >child; echo $$ >pid; kill -STOP $$; sleep 60`, short, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := sh(c.script)
+			e.Dir, e.Grace = t.TempDir(), c.grace
+			var pid, child int
+			o := handleUntil(t, e, func() {
+				pid, child = processtest.Number(t, e.Dir+"/pid"), processtest.Number(t, e.Dir+"/child")
+				processtest.Eventually(t, "it is stopped", func() bool { // of two pending signals, TERM comes first
+					stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+					return err != nil || name != "stopped" || strings.Contains(string(stat), ") T ")
+				})
+			})
+			if c.grace == short {
+				wantKilled(t, c.grace, o)
+			} else {
+				dbtest.Ensure(t, o.Verdict == job.TryAgain && o.Error == "timeout after 30s" && o.Ran <= 20*time.Second, "%+v", o)
+			}
+			dbtest.Ensure(t, strings.HasSuffix(o.Output, c.said), "output %q", o.Output) // some shells also report their child's end
+			processtest.EventuallyGone(t, "the program", pid)
+			processtest.EventuallyGone(t, "its child", child)
+		})
 	}
-	dbtest.Ensure(t, o.Ran <= 20*time.Second, "took %s: waited for the grace", o.Ran)
-	processtest.EventuallyGone(t, "the program", pid)
-}
-
-func TestExecKillsTheDeaf(t *testing.T) {
-	dir := t.TempDir()
-	e := sh(fmt.Sprintf(`trap '' TERM; sleep 60 & echo $! >%[1]s/child; echo $$ >%[1]s/pid; wait; wait; sleep 60`, dir))
-	e.Grace = 200 * time.Millisecond
-	var pid, child int
-	o := handleUntil(t, e, func() { pid, child = processtest.Number(t, dir+"/pid"), processtest.Number(t, dir+"/child") })
-	wantKilled(t, e.Grace, o)
-	dbtest.Ensure(t, o.Ran >= e.Grace, "took %s, less than the grace", o.Ran)
-	processtest.EventuallyGone(t, "the program", pid)
-	processtest.EventuallyGone(t, "its child", child)
 }
 
 // TestExecGraceByDefault: a Program without Grace has the default, not none, which has a name.
@@ -89,32 +94,6 @@ func TestExecGraceByDefault(t *testing.T) {
 		o := handleUntil(t, e, func() { processtest.Number(t, dir+"/pid") })
 		dbtest.Ensure(t, strings.HasSuffix(o.Output, says) && (grace == 0 || !strings.Contains(o.Output, "in order")), "%s: %q", grace, o.Output)
 	}
-}
-
-// TestExecStopsTheGroup: TERM goes to the whole group. A child that ignores it is killed when the leader has ended.
-func TestExecStopsTheGroup(t *testing.T) {
-	dir := t.TempDir()
-	e := sh(fmt.Sprintf(`(trap '' TERM; echo $$ >/dev/null; sleep 60; sleep 60) & echo $! >%[1]s/child; echo $$ >%[1]s/pid; wait; exit 0`, dir))
-	var child int
-	o := handleUntil(t, e, func() { processtest.Number(t, dir+"/pid"); child = processtest.Number(t, dir+"/child") })
-	wantTimeout(t, o)
-	dbtest.Ensure(t, o.Ran <= 20*time.Second, "took %s", o.Ran)
-	processtest.EventuallyGone(t, "the child", child)
-}
-
-func TestExecStopped(t *testing.T) {
-	dir := t.TempDir()
-	e := sh(fmt.Sprintf(`echo $$ >%s/pid; sleep 60`, dir))
-	e.Grace = 100 * time.Millisecond
-	wantKilled(t, e.Grace, handleUntil(t, e, func() {
-		pid := processtest.Number(t, dir+"/pid")
-		dbtest.OK(t, syscall.Kill(pid, syscall.SIGSTOP))
-		// of two pending signals, TERM comes first
-		processtest.Eventually(t, "it is stopped", func() bool {
-			stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-			return err != nil || strings.Contains(string(stat), ") T ")
-		})
-	}))
 }
 
 // TestExecLeftovers: leftover processes are killed however the program ends. They don't delay the job or change its output.
@@ -183,31 +162,6 @@ type lateContext struct {
 func (c lateContext) Err() error {
 	c.check()
 	return c.Context.Err()
-}
-
-// TestExecReplacesGuard: a guard that dies between two jobs is replaced.
-func TestExecReplacesGuard(t *testing.T) {
-	id, file := newWorkerID(), t.TempDir()+"/guard"
-	guard := handler.NewGuard([]string{"sh", "-c", `echo $$ >"$1"; shift; exec "$0" guard "$@"`, os.Args[0], file}, id, time.Second)
-	e := &handler.Exec{Program: handler.Program{Argv: []string{"true"}, Guard: guard, WorkerID: id}}
-	for range 5 {
-		o := e.Handle(t.Context(), testJob())
-		dbtest.Ensure(t, o.Verdict == job.Finished, "%v", o)
-		pid := processtest.Number(t, file)
-		dbtest.OK(t, os.Remove(file))
-		_ = syscall.Kill(pid, syscall.SIGKILL)
-		processtest.EventuallyGone(t, "the guard", pid)
-	}
-	dbtest.Same(t, guard.Close(), nil)
-}
-
-// TestNoGuard: a nil guard guards nothing and returns no errors.
-func TestNoGuard(t *testing.T) {
-	var guard *handler.Guard
-	guard.Adopt()
-	guard.KillIfLate()
-	guard.Extend(time.Second)
-	dbtest.Same(t, guard.Close(), nil)
 }
 
 // TestKilledInVain: a program that survives KILL, for example while it waits for a disk, is abandoned: its attempt ends.
