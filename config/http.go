@@ -32,13 +32,8 @@ type HTTP struct {
 // headerName matches a valid header name.
 var headerName = texts.Pattern("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
 
-func ownHeader(name string) bool {
-	switch name = strings.ToLower(name); name {
-	case "host", "content-length", "content-type", "content-encoding", "transfer-encoding", "connection", "accept-encoding", "te", "trailer", "upgrade":
-		return true
-	}
-	return strings.HasPrefix(name, "webhook-")
-}
+// ownHeader matches the headers that hipq or net/http sets, in lower case.
+var ownHeader = texts.Pattern(`^(host|content-(length|type|encoding)|transfer-encoding|connection|accept-encoding|te|trailer|upgrade|webhook-.*)$`)
 
 func (b builder) http(path string, s *httpSection) *HTTP {
 	h := &HTTP{Method: oneOf(b, path+".method", s.Method, http.MethodPost, http.MethodPut, http.MethodPatch), Headers: s.Headers, HeaderFiles: map[string]string{}}
@@ -79,7 +74,7 @@ func (b builder) headers(path string, headers map[string]string, seen map[string
 		switch {
 		case !headerName().MatchString(name):
 			b.refuse(path, "%s is not a valid header name", shown(name))
-		case ownHeader(name):
+		case ownHeader().MatchString(low):
 			b.refuse(at, "is set by hipq itself")
 		case seen[low]:
 			b.refuse(at, "is given twice")

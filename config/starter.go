@@ -256,16 +256,12 @@ func djangoDatabase(dir string) (d appDatabase, err error) {
 // python is the project's own Python, if it has a virtual environment.
 func python(dir string) string {
 	for _, venv := range []string{".venv", "venv"} {
-		if file := filepath.Join(venv, "bin", "python"); isFile(filepath.Join(dir, file)) {
+		file := filepath.Join(venv, "bin", "python")
+		if info, err := os.Stat(filepath.Join(dir, file)); err == nil && info.Mode().IsRegular() {
 			return file
 		}
 	}
 	return "python3"
-}
-
-func isFile(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.Mode().IsRegular()
 }
 
 // said runs a program in a folder, and decodes the last line that it prints.

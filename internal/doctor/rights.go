@@ -19,14 +19,6 @@ func (p *patient) unmade(ctx context.Context) func(queue string) bool {
 	return func(queue string) bool { return err == nil && !slices.Contains(owned[p.Config.Name], queue) }
 }
 
-func (p *patient) rights(queues []schema.Queue) (schema.Rights, error) {
-	names, err := p.Config.Names()
-	if err != nil {
-		return schema.Rights{}, err
-	}
-	return schema.Grants(p.Config.Database, names, queues)
-}
-
 // lookAtRights checks whether this user has the rights for all commands but init.
 func lookAtRights(ctx context.Context, p *patient) Finding {
 	if p.isSQLite() {
@@ -39,7 +31,7 @@ func lookAtRights(ctx context.Context, p *patient) Finding {
 	}
 	unmade := p.unmade(ctx)
 	made := slices.DeleteFunc(p.Config.QueueTables(), func(q schema.Queue) bool { return unmade(q.Name) })
-	rights, err := p.rights(made)
+	rights, err := schema.Grants(p.Config.Database, p.db.Names, made)
 	if err != nil {
 		return trouble(err)
 	}

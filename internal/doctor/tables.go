@@ -111,7 +111,7 @@ func lookAtSizes(ctx context.Context, p *patient) Finding {
 	if p.isSQLite() {
 		return p.sizesOfSQLite(ctx)
 	}
-	rights, err := p.rights(p.Config.QueueTables())
+	rights, err := schema.Grants(p.Config.Database, p.db.Names, p.Config.QueueTables())
 	if err != nil {
 		return trouble(err)
 	}

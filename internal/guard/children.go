@@ -198,8 +198,7 @@ func (g *Guard) NoteKilled(left []string) {
 	}
 }
 
-// Killed names the killed remains of programs: those that Close killed, and those that no attempt names. Call it after
-// Close.
+// Killed names the killed remains of programs: those that Close killed, and those of NoteKilled.
 func (g *Guard) Killed() []string {
 	if g == nil {
 		return nil

@@ -21,13 +21,8 @@ import (
 	"github.com/hipq/hipq/internal/process"
 )
 
-// Guard is the worker's end of a guard: a process that kills the worker's programs if the worker can't, because it was
-// killed, has crashed, or is stopped. It does so before the worker's lock ends and another worker may take the jobs.
-// Serve is the other end.
-//
-// The guard process starts with the first program. If it was stopped, the next message continues it. If it dies or
-// hangs, the next message replaces it. If none can start, no more programs start. A nil Guard guards nothing. A Guard
-// is safe for concurrent use.
+// Guard is the worker's end of a guard: handler.Guard says what that is for. Serve is the other end. If the guard process was
+// stopped, the next message continues it. If it dies or hangs, the next message replaces it.
 type Guard struct {
 	argv     []string
 	workerID string
@@ -62,9 +57,8 @@ func New(argv []string, workerID string, grace time.Duration) *Guard {
 	return g
 }
 
-// Adopt makes this process the parent of processes that its programs leave behind, if the system can (Linux). Then
-// Close finds them, however they hide. Children that appear after the first program's start count as adopted, so Adopt
-// is for processes that start nothing else. Call it once, before the first program starts.
+// Adopt makes this process the parent of processes that its programs leave behind, if the system can (Linux). Children that
+// appear after the first program's start count as adopted.
 func (g *Guard) Adopt() {
 	if g != nil {
 		g.children.adopt()
@@ -111,9 +105,6 @@ func (g *Guard) MayStop() bool {
 
 // Add puts a process group under guard.
 func (g *Guard) Add(pgid int) {
-	if g == nil {
-		return
-	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.hunt.addGroup(pgid)
@@ -122,9 +113,6 @@ func (g *Guard) Add(pgid int) {
 
 // Remove removes a process group from guard. Call it before the group's id can be reused.
 func (g *Guard) Remove(pgid int) {
-	if g == nil {
-		return
-	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.hunt.removeGroup(pgid)
@@ -145,8 +133,7 @@ func (g *Guard) Fork(start func() (pid int, err error)) (pid int, err error) {
 	return pid, err
 }
 
-// RunWorker runs a command that is itself a worker, in its own session, and returns its error. When ctx ends, the
-// command gets a TERM, and killAfter later a KILL. The guard process doesn't know of it.
+// RunWorker runs a command that is itself a worker, in its own session. The guard process doesn't know of it.
 func (g *Guard) RunWorker(ctx context.Context, cmd *exec.Cmd, killAfter time.Duration) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	err := g.children.start(cmd)
@@ -173,7 +160,7 @@ func (g *Guard) Reap(pid int, wait func()) {
 }
 
 // Close ends the guard process. It first kills programs that still run, and their processes that left their groups, and
-// waits for their end, so nothing of a worker remains. Its error, for people, names what could not be killed.
+// waits for their end.
 func (g *Guard) Close() error {
 	if g == nil {
 		return nil

@@ -16,8 +16,6 @@ type late struct {
 }
 
 // KillIfLate makes the system (Linux) kill this process if its lock is about to end in the middle of a program's start.
-// That happens if the process was stopped just then: on continuing, it would start a job that belongs to another
-// worker. It is for processes that are only a worker. Call it once, before the first program starts.
 func (g *Guard) KillIfLate() {
 	if g == nil {
 		return

@@ -38,7 +38,7 @@ func code(before []string) string {
 			if i = scriptAfter(valued, before, first); i >= len(before) {
 				return fmt.Sprintf("is a script of %s, or names one", name)
 			}
-			if i++; strings.HasSuffix(name, "sh") && slices.ContainsFunc(before[first:i], isCommand) {
+			if i++; strings.HasSuffix(name, "sh") && slices.ContainsFunc(before[first:i], func(option string) bool { return strings.HasPrefix(option, "-") && strings.HasSuffix(option, "c") }) {
 				i++ // the script's $0, often sh
 			}
 		case wraps && slices.Contains(joiners(), name):
@@ -55,10 +55,6 @@ func code(before []string) string {
 		return fmt.Sprintf("follows %s, after which many programs expect code", last)
 	}
 	return ""
-}
-
-func isCommand(option string) bool {
-	return strings.HasPrefix(option, "-") && strings.HasSuffix(option, "c")
 }
 
 // unquoted returns words without quotes, where env -S splits one, in parts.

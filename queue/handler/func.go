@@ -169,18 +169,10 @@ func timedOut(ctx context.Context) bool {
 	return is || errors.Is(ctx.Err(), context.DeadlineExceeded)
 }
 
-// late are the replies that count although their handler had to be stopped, before its KILL: after the timeout, and after any other
-// stop. Work that is done would be done twice, and a handler that gives up may have told others so. An operator's stop still
-// overrides all but finished.
-var late = map[job.Verdict]struct{ timeout, other bool }{
-	job.Finished: {true, true}, job.Sent: {true, true}, job.Failed: {true, true}, job.Released: {false, true}, job.TryAgain: {false, false},
-}
-
+// countsLate says whether a reply counts although its handler had to be stopped, before its KILL. Work that is done would be done
+// twice, and a handler that gives up may have told others so. An operator's stop still overrides all but finished.
 func countsLate(ctx context.Context, v job.Verdict) bool {
-	if timedOut(ctx) {
-		return late[v].timeout
-	}
-	return late[v].other
+	return v == job.Finished || v == job.Sent || v == job.Failed || v == job.Released && !timedOut(ctx)
 }
 
 // panicked returns the outcome of a panic. Call it where the panic is recovered.

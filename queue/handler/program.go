@@ -143,11 +143,8 @@ func (p *Program) executable(path string) (string, error) {
 		path = "./" + path
 	}
 	_, err := exec.LookPath(path)
-	if failed, ok := errors.AsType[*exec.Error](err); ok {
-		err = failed.Err
-	}
-	if failed, ok := errors.AsType[*fs.PathError](err); ok {
-		err = failed.Err
+	for cause := err; cause != nil; cause = errors.Unwrap(cause) {
+		err = cause // without the path
 	}
 	return path, err
 }

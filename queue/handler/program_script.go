@@ -49,10 +49,10 @@ func split(argv []string) []string {
 	return argv
 }
 
-// scriptIn returns the script file that an argument names for an interpreter, or "".
+// scriptIn returns the script file that an argument names for an interpreter, or "". Only options may precede the argument.
 func (p *Program) scriptIn(argv []string, at int) string {
-	_, first := interpreter(argv)
-	if at < first || at >= len(argv) || scriptAt(argv, at) == "" || strings.Contains(argv[at], "{{") {
+	name, first := interpreter(argv)
+	if name == "" || at < first || at >= len(argv) || strings.Contains(argv[at], "{{") || scriptAfter(withValue()[name], argv[:at], first) < at {
 		return ""
 	}
 	if slices.ContainsFunc(argv[:first], func(word string) bool {
@@ -148,15 +148,6 @@ func skip(between *regexp.Regexp, argv []string, i int) int {
 		words.WriteString(strings.NewReplacer(" ", "_", "\t", "_", "\n", "_").Replace(cmp.Or(word, "_")) + " ")
 	}
 	return i + strings.Count(between.FindString(words.String()), " ")
-}
-
-// scriptAt returns the interpreter whose script an argument is or names, or "". Only options may precede the argument.
-func scriptAt(argv []string, at int) (program string) {
-	program, first := interpreter(argv)
-	if program == "" || scriptAfter(withValue()[program], argv[:at], first) < at {
-		return ""
-	}
-	return program
 }
 
 // scriptAfter returns the index of an interpreter's first argument that is no option, by its options with values; at least
