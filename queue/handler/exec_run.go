@@ -20,13 +20,13 @@ func (e *Exec) run(ctx context.Context, j *job.Job, argv []string, input []byte)
 	if ctx.Err() != nil {
 		return out, end, context.Cause(ctx)
 	}
-	if err := e.Guard.ofWorker().Start(); err != nil {
+	if err := e.Guard.Start(); err != nil {
 		return out, end, err
 	}
 	defer handling.Instead(ctx, func() {})() // this function ends the program if possible; its caller may go on
 	buffer := &output{take: progressIn(ctx, j)}
 	p, err := e.start(ctx, argv, j, func(c handling.Command) (*handling.Program, error) {
-		return handling.Start(ctx, e.Guard.ofWorker(), c, input, buffer)
+		return handling.Start(ctx, e.Guard, c, input, buffer)
 	})
 	if err != nil {
 		return out, end, err
@@ -35,7 +35,7 @@ func (e *Exec) run(ctx context.Context, j *job.Job, argv []string, input []byte)
 		p.Interrupt(e.grace(), func(still string) { abandonAttempt(ctx, p, still, buffer) })
 	})
 	within, outside := p.Await("HIPQ_TOKEN=" + j.AttemptToken) // on this goroutine: a wake-up by another would cost a short job a tenth of its time
-	byGuard := e.Guard.ofWorker().MayStop()
+	byGuard := e.Guard.MayStop()
 	unwatch()
 	end, err = e.reap(p)
 	switch {

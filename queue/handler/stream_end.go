@@ -82,7 +82,7 @@ func (t *talk) land(id int64, f *flight, l landing) {
 
 func (t *talk) await() {
 	within, _ := t.program.Await("")
-	byGuard := t.stream.Guard.ofWorker().MayStop()
+	byGuard := t.stream.Guard.MayStop()
 	unread := t.unread()
 	close(t.ended)
 	_ = t.pipes.Out.SetReadDeadline(time.Unix(1, 0)) // in the past, because leftover processes may hold the pipe forever
@@ -94,7 +94,7 @@ func (t *talk) await() {
 	read := t.written - unread
 	t.writing.Unlock()
 	if !t.finish(end, err, byGuard, read, leftBehind(within, nil)) {
-		t.stream.Guard.ofWorker().NoteKilled(within)
+		t.stream.Guard.NoteKilled(within)
 	}
 	t.over.Do(t.stream.ending.Done)
 }

@@ -91,13 +91,13 @@ type landing struct {
 const silence = time.Second
 
 func (s *Stream) open(ctx context.Context) (*talk, error) {
-	if err := s.Guard.ofWorker().Start(); err != nil {
+	if err := s.Guard.Start(); err != nil {
 		return nil, err
 	}
 	t := &talk{stream: s, stamps: s.stamps(), ended: make(chan struct{}), heard: make(chan struct{}), flights: map[int64]*flight{}}
 	var err error
 	t.program, err = s.start(ctx, s.Argv, nil, func(c handling.Command) (p *handling.Program, err error) {
-		p, t.pipes, err = handling.StartDialogue(ctx, s.Guard.ofWorker(), c)
+		p, t.pipes, err = handling.StartDialogue(ctx, s.Guard, c)
 		return p, err
 	})
 	if err != nil {
@@ -148,7 +148,7 @@ func (t *talk) ask(ctx context.Context, j *job.Job, line []byte) (outcome job.Ou
 	case landed.abandoned:
 	case landed.unread, over != nil && (landed.open || !countsLate(ctx, outcome.Verdict)):
 		outcome = tryAgain(context.Cause(ctx).Error() + t.program.Ignored() + hint)
-	case t.stream.Guard.ofWorker().MayStop():
+	case t.stream.Guard.MayStop():
 		outcome = tryAgain(errGuardStops.Error())
 		if ctx.Err() != nil {
 			outcome = tryAgain(context.Cause(ctx).Error())
