@@ -244,36 +244,25 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// TestStartTimeout: a type knows how long the program of its stream may start.
-func TestStartTimeout(t *testing.T) {
-	c := dbtest.Must(load(t, `
-name: shop
-queues:
-  - name: emails
-    job_types:
-      - {name: a, handler: {stream: [a], start_timeout: 2m}}
-      - {name: b, handler: {stream: [b]}}
-      - {name: c, handler: {exec: [c]}}
-`, noEnv, nil))(t)
-	for i, want := range []time.Duration{2 * time.Minute, time.Minute, 0} {
-		dbtest.Same(t, c.Queues[0].Types[i].StartTimeout, want, c.Queues[0].Types[i].Name)
-	}
-}
-
 // TestRoomOfStreams: as many jobs of a stream run at once as its programs take. With jobs ahead, also if those fill the worker, because
-// other handlers' jobs don't wait for its programs.
+// other handlers' jobs don't wait for its programs. A type knows how long the program of its stream may start.
 func TestRoomOfStreams(t *testing.T) {
-	for handler, want := range map[string]int{
-		"{exec: ['true']}":                                         0,
-		"{stream: ['true']}":                                       0,
-		"{stream: ['true'], processes: 3}":                         3,
-		"{stream: ['true'], processes: 3, in_flight: 2}":           6,
-		"{stream: ['true'], processes: 4, in_flight: 2}":           0,
-		"{stream: ['true'], processes: 2, ahead: 1}":               4,
-		"{stream: ['true'], processes: 4, ahead: 1}":               8,
-		"{stream: ['true'], processes: 4, in_flight: 2, ahead: 9}": 8,
+	for handler, want := range map[string]struct {
+		room  int
+		start time.Duration
+	}{
+		"{exec: ['true']}":                                         {0, 0},
+		"{stream: ['true']}":                                       {0, time.Minute},
+		"{stream: ['true'], processes: 3}":                         {3, time.Minute},
+		"{stream: ['true'], processes: 3, in_flight: 2}":           {6, time.Minute},
+		"{stream: ['true'], processes: 4, in_flight: 2}":           {0, time.Minute},
+		"{stream: ['true'], processes: 2, ahead: 1}":               {4, time.Minute},
+		"{stream: ['true'], processes: 4, ahead: 1}":               {8, time.Minute},
+		"{stream: ['true'], processes: 4, in_flight: 2, ahead: 9}": {8, time.Minute},
+		"{stream: ['true'], start_timeout: 2m}":                    {0, 2 * time.Minute},
 	} {
 		c := mustLoad(t, "name: shop\nworker: {concurrency: 8}\nqueues: [{name: emails, job_types: [{name: send, handler: "+handler+"}]}]\n")
-		dbtest.Same(t, c.Queues[0].Types[0].Concurrency, want, handler)
+		dbtest.Same(t, c.Queues[0].Types[0].Concurrency, want.room, handler)
+		dbtest.Same(t, c.Queues[0].Types[0].StartTimeout, want.start, handler)
 	}
 }

@@ -89,26 +89,6 @@ func TestEnvironment(t *testing.T) {
 	dbtest.Ensure(t, got.Location.String() == "Europe/Paris" && got.Queues[0].Location == got.Location, "the time zone is %s", got.Location)
 }
 
-// TestOthersVariablesAreNoSettings: a handler program that calls hipq has its job's variables, and Kubernetes describes
-// a service hipq-database by variables. A port meant as a setting is refused.
-func TestOthersVariablesAreNoSettings(t *testing.T) {
-	want := mustLoad(t, minimal)
-	pairs := []string{
-		"HIPQ_JOB_DATA", "x", "HIPQ_QUEUES", "x", "HIPQ_PRIORITY", "1",
-		"HIPQ_DATABASE_SERVICE_HOST", "10.0.0.7", "HIPQ_DATABASE_SERVICE_PORT", "3306", "HIPQ_DATABASE_SERVICE_PORT_MYSQL", "3306",
-		"HIPQ_DATABASE_PORT", "tcp://10.0.0.7:3306", "HIPQ_DATABASE_PORT_3306_TCP", "tcp://10.0.0.7:3306",
-		"HIPQ_DATABASE_PORT_3306_TCP_ADDR", "10.0.0.7", "HIPQ_DATABASE_PORT_3306_TCP_PROTO", "tcp",
-	}
-	for _, name := range ownVariables() {
-		pairs = append(pairs, name, "77")
-	}
-	got, err := Load(LoadOptions{File: want.File, Env: environment(pairs...)})
-	do(t, err)
-	dbtest.Same(t, diff(want, got), "", "(-want +got)")
-	_, err = Load(LoadOptions{File: want.File, Env: environment("HIPQ_DATABASE_PORT", "3306")})
-	dbtest.Ensure(t, errors.Is(err, ErrInvalid) && strings.Contains(err.Error(), "HIPQ_DATABASE_PORT: unknown variable"), "a port: %v", err)
-}
-
 func TestDSN(t *testing.T) {
 	dir := t.TempDir()
 	secret := write(t, filepath.Join(dir, "dsn"), "u:s3cret@tcp(file)/x\r\n")
@@ -212,32 +192,44 @@ func TestBrokenEnvironment(t *testing.T) {
 	}
 }
 
-// TestUnknownVariables: variables that are meant for hipq but have no effect are refused; those of other programs and of handlers are not.
+// TestUnknownVariables: variables that are meant for hipq but have no effect are refused; those of other programs and of handlers are
+// not, nor those by which Kubernetes describes a service hipq-database. A port meant as a setting is.
 func TestUnknownVariables(t *testing.T) {
+	const ofDatabase = "the variables are HIPQ_DATABASE_DRIVER, HIPQ_DATABASE_PATH, HIPQ_DATABASE_MODE, HIPQ_DATABASE_DSN, HIPQ_DATABASE_DSN_FILE, " +
+		"HIPQ_DATABASE_TLS_CA, HIPQ_DATABASE_TLS_CERT, HIPQ_DATABASE_TLS_KEY, HIPQ_DATABASE_TLS_SERVER_NAME"
+	_, err := load(t, minimal, environment("HIPQ_DATABASE_PORT", "tcp://10.0.0.7:3306"), nil)
+	do(t, err)
 	for name, want := range map[string]string{
-		"HIPQ_WORKER_CONCURENCY":  "did you mean HIPQ_WORKER_CONCURRENCY?",
-		"HIPQ_WROKER_CONCURRENCY": "did you mean HIPQ_WORKER_CONCURRENCY?",
-		"HIPQ_DATABSE_DSN":        "did you mean HIPQ_DATABASE_DSN?",
-		"HIPQ_Name":               "did you mean HIPQ_NAME?",
-		"HIPQ_TABEL":              "",
-		"HIPQ_TABLE":              "did you mean HIPQ_TABLES?",
-		"HIPQ_CONFIGS":            "did you mean HIPQ_CONFIG?",
-		"HIPQ_ACTIVITY_MONTHS":    "the variables are HIPQ_ACTIVITY_KEEP",
-		"HIPQ_WORKER":             "the variables are HIPQ_WORKER_CONCURRENCY, HIPQ_WORKER_BATCH, HIPQ_WORKER_RUN_FOR, HIPQ_WORKER_LINGER, HIPQ_WORKER_POLL, HIPQ_WORKER_LOCK_FOR, HIPQ_WORKER_GRACE",
-		"HIPQ_TIMEOUT":            "timeout can only be set in the file",
-		"HIPQ_RETRY_DELAY":        "retry can only be set in the file",
-		"HIPQ_STRICT_TYPES":       "strict_types can only be set in the file",
-		"HIPQ_WORKER_ID":          "",
-		"HIPQ_JOB_KEY":            "",
-		"HIPQ_JOB_KEYS":           "",
-		"HIPQ_JOB_DATA":           "",
-		"HIPQ_ATTEMPTS":           "",
-		"HIPQ_QUEUES":             "",
-		"HIPQ_HOME":               "",
-		"HIPQ_OWN":                "",
-		"HIPQ_TEST_MYSQL_DSN":     "",
-		"hipq_worker_batches":     "",
-		"WORKER_CONCURENCY":       "",
+		"HIPQ_WORKER_CONCURENCY":           "did you mean HIPQ_WORKER_CONCURRENCY?",
+		"HIPQ_WROKER_CONCURRENCY":          "did you mean HIPQ_WORKER_CONCURRENCY?",
+		"HIPQ_DATABSE_DSN":                 "did you mean HIPQ_DATABASE_DSN?",
+		"HIPQ_Name":                        "did you mean HIPQ_NAME?",
+		"HIPQ_TABEL":                       "",
+		"HIPQ_TABLE":                       "did you mean HIPQ_TABLES?",
+		"HIPQ_CONFIGS":                     "did you mean HIPQ_CONFIG?",
+		"HIPQ_ACTIVITY_MONTHS":             "the variables are HIPQ_ACTIVITY_KEEP",
+		"HIPQ_WORKER":                      "the variables are HIPQ_WORKER_CONCURRENCY, HIPQ_WORKER_BATCH, HIPQ_WORKER_RUN_FOR, HIPQ_WORKER_LINGER, HIPQ_WORKER_POLL, HIPQ_WORKER_LOCK_FOR, HIPQ_WORKER_GRACE",
+		"HIPQ_TIMEOUT":                     "timeout can only be set in the file",
+		"HIPQ_RETRY_DELAY":                 "retry can only be set in the file",
+		"HIPQ_STRICT_TYPES":                "strict_types can only be set in the file",
+		"HIPQ_DATABASE_PORT":               ofDatabase,
+		"HIPQ_WORKER_ID":                   "",
+		"HIPQ_JOB_KEY":                     "",
+		"HIPQ_QUEUE":                       "",
+		"HIPQ_TOKEN":                       "",
+		"HIPQ_JOB_KEYS":                    "",
+		"HIPQ_JOB_DATA":                    "",
+		"HIPQ_ATTEMPTS":                    "",
+		"HIPQ_QUEUES":                      "",
+		"HIPQ_HOME":                        "",
+		"HIPQ_OWN":                         "",
+		"HIPQ_TEST_MYSQL_DSN":              "",
+		"HIPQ_DATABASE_SERVICE_HOST":       "",
+		"HIPQ_DATABASE_SERVICE_PORT_MYSQL": "",
+		"HIPQ_DATABASE_PORT_3306_TCP":      "",
+		"HIPQ_DATABASE_PORT_3306_TCP_ADDR": "",
+		"hipq_worker_batches":              "",
+		"WORKER_CONCURENCY":                "",
 	} {
 		_, err := load(t, minimal, environment(name, "s3cret"), nil)
 		if want != "" {
@@ -248,7 +240,7 @@ func TestUnknownVariables(t *testing.T) {
 		_, err = load(t, minimal, environment(name, ""), nil)
 		dbtest.Ensure(t, err == nil, "%s, empty: %v", name, err)
 	}
-	_, err := Load(LoadOptions{Dir: t.TempDir(), Env: environment("HIPQ_CONFG", "/etc/hipq.yaml")})
+	_, err = Load(LoadOptions{Dir: t.TempDir(), Env: environment("HIPQ_CONFG", "/etc/hipq.yaml")})
 	dbtest.Ensure(t, errors.Is(err, ErrNotFound) && len(Mistakes(err)) == 2 && Mistakes(err)[0].Key == "HIPQ_CONFG",
 		"where no config was found: %v", err)
 }

@@ -19,6 +19,7 @@ func FuzzReplies(f *testing.F) {
 	} {
 		f.Add([]byte(text), uint8(0), uint8(7))
 	}
+	f.Add([]byte("a\377\376b\000c \303\244\n\360\237"), uint8(3), uint8(7))
 	j := &job.Job{ID: 7, AttemptToken: "t"}
 	f.Fuzz(func(t *testing.T, text []byte, status, piece uint8) {
 		out := new(output)

@@ -1,7 +1,9 @@
 package handler_test
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -24,23 +26,14 @@ const cantPrefer = "nice: -1: only a program that runs as root with CAP_SYS_NICE
 // TestUserNeedsRoot: only root can start programs as another user or prefer them. A program may name its own user.
 func TestUserNeedsRoot(t *testing.T) {
 	asNobody := func(p *handler.Program) string {
-		said := make(chan string)
-		go func() {
-			runtime.LockOSThread() // the thread ends with this goroutine
-			if os.Geteuid() == 0 {
-				// the package's own function would change all threads
+		return checkedWithout(p, func() error {
+			if os.Geteuid() == 0 { // the package's own function would change all threads
 				if _, _, err := unix.RawSyscall(unix.SYS_SETRESUID, 65534, 65534, 65534); err != 0 {
-					said <- err.Error()
-					return
+					return err
 				}
 			}
-			if err := p.CheckSurroundings(); err != nil {
-				said <- err.Error()
-				return
-			}
-			said <- ""
-		}()
-		return <-said
+			return nil
+		})
 	}
 	if os.Geteuid() == 0 {
 		want := "user: only root can start programs as another user, and hipq runs as user 65534, not as daemon"
@@ -58,26 +51,29 @@ func TestRootWithoutRights(t *testing.T) {
 	if os.Geteuid() != 0 || !known || hard > math.MaxInt32-1 {
 		t.Skip("only root can lack rights of root's, and only a limit be in its way")
 	}
-	said := make(chan error)
-	check := func(p *handler.Program) error {
-		go func() {
-			runtime.LockOSThread() // the thread ends with this goroutine
-			for _, right := range []uintptr{unix.CAP_SYS_NICE, unix.CAP_SYS_RESOURCE} {
-				if err := unix.Prctl(unix.PR_CAPBSET_DROP, right, 0, 0, 0); err != nil {
-					said <- err
-					return
-				}
-			}
-			said <- p.CheckSurroundings()
-		}()
-		return <-said
+	check := func(p *handler.Program) string {
+		return checkedWithout(p, func() error {
+			return errors.Join(unix.Prctl(unix.PR_CAPBSET_DROP, unix.CAP_SYS_NICE, 0, 0, 0), unix.Prctl(unix.PR_CAPBSET_DROP, unix.CAP_SYS_RESOURCE, 0, 0, 0))
+		})
 	}
-	err := check(&handler.Program{Nice: -1})
-	dbtest.Ensure(t, err != nil && err.Error() == cantPrefer, "%v", err)
+	dbtest.Same(t, check(&handler.Program{Nice: -1}), cantPrefer)
 	want := fmt.Sprintf("limits.open_files: %d is more than this host allows (ulimit -H -n: %d)", hard+1, hard)
-	err = check(&handler.Program{Limits: handler.Limits{OpenFiles: int(hard) + 1}})
-	dbtest.Ensure(t, err != nil && err.Error() == want, "%v", err)
-	dbtest.Same(t, check(&handler.Program{Limits: handler.Limits{OpenFiles: int(hard)}}), nil)
+	dbtest.Same(t, check(&handler.Program{Limits: handler.Limits{OpenFiles: int(hard) + 1}}), want)
+	dbtest.Same(t, check(&handler.Program{Limits: handler.Limits{OpenFiles: int(hard)}}), "")
+}
+
+// checkedWithout is the error of CheckSurroundings in a thread that has given up rights.
+func checkedWithout(p *handler.Program, giveUp func() error) string {
+	said := make(chan string)
+	go func() {
+		runtime.LockOSThread() // the thread ends with this goroutine
+		if err := cmp.Or(giveUp(), p.CheckSurroundings()); err != nil {
+			said <- err.Error()
+			return
+		}
+		said <- ""
+	}()
+	return <-said
 }
 
 // TestNoNewPrivs: another user's program gains no privileges, for example by sudo, unless NewPrivs is set. The worker's own

@@ -198,11 +198,6 @@ func TestStreamShares(t *testing.T) {
 	if got := pids(stream(t, 3, 1), 6, 300); len(got) != 3 {
 		t.Errorf("three processes: %v", got)
 	}
-	s := stream(t, 3, 1)
-	for range 3 {
-		got := pids(s, 1, 1)
-		dbtest.Ensure(t, len(got) == 1, "%v", got)
-	}
 }
 
 // TestStreamCrash: a program that crashes fails its own jobs, and none of another program's.
