@@ -35,10 +35,6 @@ type checker struct {
 	programs []*handler.Program
 }
 
-func newChecker() *checker {
-	return &checker{origin: map[string]string{}, refused: map[string]bool{}, unsure: map[string]bool{}, words: map[string]bool{}, outer: map[string]string{}}
-}
-
 func (c *checker) warn(format string, args ...any) {
 	c.warnings = append(c.warnings, fmt.Sprintf(format, args...))
 }

@@ -42,7 +42,7 @@ func read(o LoadOptions) (*Config, *checker, error) {
 			env[name] = value
 		}
 	}
-	c := newChecker()
+	c := &checker{origin: map[string]string{}, refused: map[string]bool{}, unsure: map[string]bool{}, words: map[string]bool{}, outer: map[string]string{}}
 	c.variables(env)
 	file, data, shared, err := find(o.File, o.Dir, env)
 	if err != nil {

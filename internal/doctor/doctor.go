@@ -142,7 +142,11 @@ func Examine(ctx context.Context, o Options, tell func(Finding) error) error {
 	findings := make(chan Finding, len(all))
 	go func() {
 		p := &patient{Options: o, known: map[string]Finding{}}
-		defer p.close()
+		defer func() {
+			if p.db != nil {
+				_ = p.db.Close()
+			}
+		}()
 		for _, c := range all {
 			f := p.examine(ctx, c)
 			f.Check = c.name
@@ -180,12 +184,6 @@ type patient struct {
 	variables map[string]string
 	// nodes are the servers of the DSN, once asked.
 	nodes []node
-}
-
-func (p *patient) close() {
-	if p.db != nil {
-		_ = p.db.Close()
-	}
 }
 
 // examine makes a check, unless it needs a database that was not reached.

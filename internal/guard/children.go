@@ -44,13 +44,6 @@ func (c *children) adopt() {
 	}
 }
 
-// release undoes adopt: nothing here would reap later children.
-func (c *children) release() {
-	if c.adopts {
-		process.AdoptOrphans(false)
-	}
-}
-
 func (c *children) fork(start func() (pid int, err error)) (pid int, err error) {
 	if !c.adopts {
 		return start()

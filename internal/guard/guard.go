@@ -165,7 +165,9 @@ func (g *Guard) Close() error {
 	if g == nil {
 		return nil
 	}
-	defer g.children.release()
+	if g.children.adopts {
+		defer process.AdoptOrphans(false) // nothing here would reap later children
+	}
 	if !g.seal() {
 		return nil
 	}

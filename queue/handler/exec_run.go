@@ -20,9 +20,6 @@ func (e *Exec) run(ctx context.Context, j *job.Job, argv []string, input []byte)
 	if ctx.Err() != nil {
 		return out, end, context.Cause(ctx)
 	}
-	if err := e.Guard.Start(); err != nil {
-		return out, end, err
-	}
 	defer handling.Instead(ctx, func() {})() // this function ends the program if possible; its caller may go on
 	buffer := &output{take: progressIn(ctx, j)}
 	p, err := e.start(ctx, argv, j, func(c handling.Command) (*handling.Program, error) {
@@ -32,7 +29,12 @@ func (e *Exec) run(ctx context.Context, j *job.Job, argv []string, input []byte)
 		return out, end, err
 	}
 	unwatch := context.AfterFunc(ctx, func() {
-		p.Interrupt(e.grace(), func(still string) { abandonAttempt(ctx, p, still, buffer) })
+		p.Interrupt(e.grace(), func(still string) { // it can't be killed, and its attempt frees its slot
+			p.Detach()
+			outcome := tryAgain(stillRuns(context.Cause(ctx).Error(), p, still))
+			outcome.Output = buffer.end().text
+			handling.End(ctx, outcome)
+		})
 	})
 	within, outside := p.Await("HIPQ_TOKEN=" + j.AttemptToken) // on this goroutine: a wake-up by another would cost a short job a tenth of its time
 	byGuard := e.Guard.MayStop()
@@ -65,14 +67,6 @@ func leftBehind(within, outside []string) (notes string) {
 		notes += "[left behind, and killed when the worker ends: " + strings.Join(outside, ", ") + "]\n"
 	}
 	return notes
-}
-
-// abandonAttempt ends the attempt of a program that can't be killed, so that it frees its slot.
-func abandonAttempt(ctx context.Context, p *handling.Program, still string, buffer *output) {
-	p.Detach()
-	outcome := tryAgain(stillRuns(context.Cause(ctx).Error(), p, still))
-	outcome.Output = buffer.end().text
-	handling.End(ctx, outcome)
 }
 
 // stillRuns returns the error of an attempt whose program can't be killed.

@@ -72,13 +72,6 @@ func (o *output) Took(n int) {
 	o.n = to
 }
 
-// takeRest takes the last line, which has no newline.
-func (o *output) takeRest() {
-	if o.take != nil && o.line >= 0 && o.line < o.n && o.take(o.buf[o.line:o.n]) {
-		o.n = o.line
-	}
-}
-
 // logged appends to a log; nil is an empty log.
 func logged(log *output, text []byte) *output {
 	if log == nil {
@@ -149,7 +142,9 @@ func (p printed) whole() string {
 }
 
 func (o *output) end() printed {
-	o.takeRest()
+	if o.take != nil && o.line >= 0 && o.line < o.n && o.take(o.buf[o.line:o.n]) { // the last line, which has no newline
+		o.n = o.line
+	}
 	all := o.buf[:o.n]
 	kept := all[max(0, len(all)-keepOutput):]
 	cut := o.cut + int64(len(all)-len(kept))

@@ -21,10 +21,13 @@ import (
 
 const shell = "/bin/sh"
 
-// start finds the program and starts it by run, for one job or many. Its error is for people.
+// start finds the program and starts it by run, under guard, for one job or many. Its error is for people.
 func (p *Program) start(ctx context.Context, argv []string, j *job.Job, run func(handling.Command) (*handling.Program, error)) (*handling.Program, error) {
 	if len(argv) == 0 {
 		return nil, errors.New("start the handler: it has no program")
+	}
+	if err := p.Guard.Start(); err != nil {
+		return nil, err
 	}
 	c, err := p.command(argv, j)
 	if err != nil {

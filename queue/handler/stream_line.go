@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 )
 
@@ -104,13 +105,11 @@ var marks = [][]byte{{0xEF, 0xBB, 0xBF}, {0xFF, 0xFE}, {0xFE, 0xFF}}
 // missed returns a hint about a line that seems meant as an answer but isn't; "" means none.
 func missed(line streamLine) string {
 	hint, text := "", bytes.TrimLeft(line.text, " \t")
-	if bytes.HasPrefix(text, []byte("[")) {
+	switch {
+	case bytes.HasPrefix(text, []byte("[")):
 		hint = "the program printed a list: a reply is an object, {\"id\": …, \"outcome\": …}, on a line of its own"
-	}
-	for _, mark := range marks {
-		if bytes.HasPrefix(text, mark) {
-			hint = "the program printed a byte order mark: a reply is UTF-8 without one"
-		}
+	case slices.ContainsFunc(marks, func(mark []byte) bool { return bytes.HasPrefix(text, mark) }):
+		hint = "the program printed a byte order mark: a reply is UTF-8 without one"
 	}
 	if hint == "" || !replyLike().Match(bytes.ReplaceAll(text, []byte{0}, nil)) { // UTF-16 has zeros between letters
 		return ""

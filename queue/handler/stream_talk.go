@@ -91,9 +91,6 @@ type landing struct {
 const silence = time.Second
 
 func (s *Stream) open(ctx context.Context) (*talk, error) {
-	if err := s.Guard.Start(); err != nil {
-		return nil, err
-	}
 	t := &talk{stream: s, stamps: s.stamps(), ended: make(chan struct{}), heard: make(chan struct{}), flights: map[int64]*flight{}}
 	var err error
 	t.program, err = s.start(ctx, s.Argv, nil, func(c handling.Command) (p *handling.Program, err error) {
