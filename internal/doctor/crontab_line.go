@@ -14,7 +14,7 @@ import (
 	"github.com/hipq/hipq/internal/texts"
 )
 
-// eachMinute, eachHour and ever report whether a schedule's fields come often enough.
+// eachMinute and eachHour report whether a schedule's fields come often enough.
 func eachMinute(fields []string) bool {
 	return (fields[0] == "*" || fields[0] == "*/1") && eachHour(fields)
 }
@@ -22,8 +22,6 @@ func eachMinute(fields []string) bool {
 func eachHour(fields []string) bool {
 	return !slices.ContainsFunc(fields[1:], func(f string) bool { return f != "*" && f != "*/1" })
 }
-
-func ever([]string) bool { return true }
 
 // cronLine is a line by which cron starts something for this user.
 type cronLine struct {

@@ -107,7 +107,7 @@ func checks(driver string) []check {
 		{"disk", lookAtDisk, sqlite},
 		{"crontab_work", crontab("work", "each minute", eachMinute), ""},
 		{"crontab_monitor", crontab("monitor", "each hour", eachHour), ""},
-		{"crontab_purge", crontab("purge", "", ever), ""},
+		{"crontab_purge", crontab("purge", "", func([]string) bool { return true }), ""},
 		{"crontab_mail", lookAtMail, ""},
 		{"handlers", lookAtHandlers, ""},
 		{"database", lookAtDatabase, ""},

@@ -208,13 +208,13 @@ func (p *Program) checkEnv(args []string) error {
 }
 
 // variable returns a variable that every job's environment has.
-func (p *Program) variable(name string) (value string) {
+func (p *Program) variable(name string) string {
 	for _, entry := range p.constantEnvironment() {
-		if v, ok := strings.CutPrefix(entry, name+"="); ok {
-			value = v
+		if value, ok := strings.CutPrefix(entry, name+"="); ok {
+			return value
 		}
 	}
-	return value
+	return ""
 }
 
 // isText says whether a file begins like text, and so is no program. An empty file counts as text.

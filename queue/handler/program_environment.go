@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -29,11 +30,8 @@ func (p *Program) environment(j *job.Job) []string {
 // constantEnvironment returns the part that all jobs share. Names are unique, because languages differ in which duplicate
 // they use.
 func (p *Program) constantEnvironment() []string {
-	var env []string
-	set := func(name, value string) {
-		env = slices.DeleteFunc(env, func(entry string) bool { return strings.HasPrefix(entry, name+"=") })
-		env = append(env, name+"="+value)
-	}
+	values := map[string]string{}
+	set := func(name, value string) { values[name] = name + "=" + value }
 	user := p.other()
 	for _, entry := range os.Environ() {
 		name, value, is := strings.Cut(entry, "=")
@@ -70,7 +68,7 @@ func (p *Program) constantEnvironment() []string {
 	if p.ConfigFile != "" {
 		set("HIPQ_CONFIG", p.ConfigFile)
 	}
-	return env
+	return slices.Sorted(maps.Values(values))
 }
 
 // The worker's variables that handlers inherit: what programs need for paths and language. None may hold secrets, or depend
