@@ -4,10 +4,9 @@ package process
 
 import "time"
 
-// Identity knows none.
-func Identity() string { return "" }
+// No process can be told from a later one with its id.
 
-// IsGone can't tell.
+func Identity() string   { return "" }
 func IsGone(string) bool { return false }
 
 var began = time.Now()

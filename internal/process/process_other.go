@@ -57,65 +57,36 @@ func exitEvent(pid int, timeout *syscall.Timespec) (ended bool) {
 	}
 }
 
-// Unread would be the number of unread bytes in a pipe; these systems don't tell it at the writing end.
-func Unread(int) int { return 0 }
+// What follows has no common way on these systems.
 
-// ReadingEnd is nil, because Unread doesn't work here.
-func ReadingEnd(int) *os.File { return nil }
-
-// SeesOthers reports that these systems have no common way to show other processes.
 const SeesOthers = false
 
-// AddOthers finds nothing.
-func AddOthers(map[int]Other, func(int, Other)) {}
+func AddOthers(map[int]Other, func(int, Other))          {}
+func OtherOf(int) (o Other, ok bool)                     { return o, false }
+func (Other) Signal(int, syscall.Signal) error           { return syscall.ESRCH }
+func (Other) IsFork(int) bool                            { return false }
+func Memory(int) int64                                   { return 0 }
+func HasInEnvironment(int, string) bool                  { return false }
+func Variable(int, string) string                        { return "" }
+func NameOf(int) string                                  { return "" }
+func AdoptOrphans(bool) bool                             { return false }
+func Children() ([]int, error)                           { return nil, errors.ErrUnsupported }
+func HardLimit(byte) (limit uint64, known bool)          { return 0, false } // setting a limit shows whether it works
+func AsUser(_ *syscall.Credential, f func() error) error { return f() }
 
-// OtherOf finds nothing.
-func OtherOf(int) (o Other, ok bool) { return o, false }
-
-// Signal finds nothing.
-func (Other) Signal(int, syscall.Signal) error { return syscall.ESRCH }
-
-// IsFork can't tell.
-func (Other) IsFork(int) bool { return false }
-
-// Memory can't tell.
-func Memory(int) int64 { return 0 }
-
-// HasInEnvironment can't see any environment.
-func HasInEnvironment(int, string) bool { return false }
-
-// Variable can't see any environment.
-func Variable(int, string) string { return "" }
-
-// NameOf knows no names.
-func NameOf(int) string { return "" }
+// Unread can't be told at a pipe's writing end, so ReadingEnd has no use.
+func Unread(int) int          { return 0 }
+func ReadingEnd(int) *os.File { return nil }
 
 // Runs reports whether a process, not only a child, exists. An unreaped zombie does.
 func Runs(pid int) bool { return syscall.Kill(pid, 0) != syscall.ESRCH }
 
-// AdoptOrphans would make this process the parent of its descendants' orphans. It reports that this is impossible.
-func AdoptOrphans(bool) bool { return false }
-
-// Children can't list any.
-func Children() ([]int, error) { return nil, errors.ErrUnsupported }
-
-// HardLimit knows none: setting a limit shows whether it works.
-func HardLimit(byte) (limit uint64, known bool) { return 0, false }
-
-// MayRaise reports whether programs of this process's own user may have limits above the hard ones.
-func MayRaise() bool { return os.Geteuid() == 0 }
-
-// MayPrefer reports whether programs of this process's own user may have a negative niceness.
+// MayRaise and MayPrefer are for programs of this process's own user.
+func MayRaise() bool  { return os.Geteuid() == 0 }
 func MayPrefer() bool { return os.Geteuid() == 0 }
 
-// AsUser calls f. A thread here can't take on another user's rights to files.
-func AsUser(_ *syscall.Credential, f func() error) error { return f() }
-
-// Deadline does nothing: these systems have no common timer that kills a stopped process.
+// Deadline does nothing: no timer kills a stopped process.
 type Deadline struct{}
 
-// Set does nothing.
 func (*Deadline) Set(time.Duration) {}
-
-// Lift does nothing.
-func (*Deadline) Lift() {}
+func (*Deadline) Lift()             {}

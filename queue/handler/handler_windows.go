@@ -19,24 +19,15 @@ type (
 
 func (p *Program) other() *account             { return nil }
 func (p *Program) asUser(f func() error) error { return f() }
-
-// CheckSurroundings returns nil.
-func (p *Program) CheckSurroundings() error { return nil }
-
-// Foreign returns nil.
-func (p *Program) Foreign() error { return nil }
+func (p *Program) CheckSurroundings() error    { return nil }
+func (p *Program) Foreign() error              { return nil }
 
 func (e *Exec) run(context.Context, *job.Job, []string, []byte) (out printed, end ending, err error) {
 	return out, end, process.CanRun()
 }
 
-func (s *Stream) worn(*talk) string { return "" }
-
-func (s *Stream) open(context.Context) (*talk, error) { return nil, process.CanRun() }
-
-func (t *talk) ask(context.Context, *job.Job, []byte) (outcome job.Outcome, unread bool) {
-	return outcome, false
-}
-
-func (t *talk) begin()        {}
-func (t *talk) retire(string) {}
+func (s *Stream) open(context.Context) (*talk, error)                         { return nil, process.CanRun() }
+func (s *Stream) worn(*talk) string                                           { return "" }
+func (t *talk) ask(context.Context, *job.Job, []byte) (o job.Outcome, _ bool) { return o, false }
+func (t *talk) begin()                                                        {}
+func (t *talk) retire(string)                                                 {}

@@ -33,16 +33,45 @@ import (
 // loopback has the addresses of the tests' servers.
 var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 
-// counting returns a handler for a server with this answer, HTTP/2 if secure, and the number of connections opened to it.
-func counting(t *testing.T, secure bool, answer http.HandlerFunc) (h *handler.HTTP, opened *atomic.Int64) {
-	t.Helper()
-	h, opened = &handler.HTTP{Networks: loopback}, new(atomic.Int64)
-	server := httptest.NewUnstartedServer(answer)
-	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
-		if state == http.StateNew {
-			opened.Add(1)
-		}
+// network stands between clients and a server.
+type network struct {
+	net.Listener
+	opened atomic.Int64 // connections to the server
+	age    atomic.Int64 // older connections silently drop what they carry
+}
+
+func (n *network) Accept() (net.Conn, error) {
+	c, err := n.Listener.Accept()
+	n.opened.Add(1)
+	return &carried{c, n, n.age.Load()}, err
+}
+
+type carried struct {
+	net.Conn
+	by   *network
+	born int64
+}
+
+func (c *carried) Read(b []byte) (n int, err error) {
+	for n, err = c.Conn.Read(b); err == nil && c.by.age.Load() != c.born; {
+		n, err = c.Conn.Read(b)
 	}
+	return n, err
+}
+
+func (c *carried) Write(b []byte) (int, error) {
+	if c.by.age.Load() != c.born {
+		return len(b), nil
+	}
+	return c.Conn.Write(b)
+}
+
+// across returns a handler for a server with this answer, HTTP/2 if secure, and the network between them.
+func across(t *testing.T, secure bool, answer http.HandlerFunc) (*handler.HTTP, *network) {
+	t.Helper()
+	h, server := &handler.HTTP{Networks: loopback}, httptest.NewUnstartedServer(answer)
+	between := &network{Listener: server.Listener}
+	server.Listener = between
 	if server.EnableHTTP2 = secure; secure {
 		server.StartTLS()
 		h.RootCAs = x509.NewCertPool()
@@ -53,13 +82,13 @@ func counting(t *testing.T, secure bool, answer http.HandlerFunc) (h *handler.HT
 	h.URL = server.URL + "/jobs"
 	t.Cleanup(server.Close)
 	t.Cleanup(h.Close)
-	return h, opened
+	return h, between
 }
 
 // endpoint returns a handler for a server with this answer.
 func endpoint(t *testing.T, answer http.HandlerFunc) *handler.HTTP {
 	t.Helper()
-	h, _ := counting(t, false, answer)
+	h, _ := across(t, false, answer)
 	return h
 }
 
@@ -309,70 +338,30 @@ func TestHTTPProxy(t *testing.T) {
 // TestHTTPKeepsConnections: connections are reused.
 func TestHTTPKeepsConnections(t *testing.T) {
 	t.Parallel()
-	h, opened := counting(t, false, func(http.ResponseWriter, *http.Request) {})
+	h, between := across(t, false, func(http.ResponseWriter, *http.Request) {})
 	for range 20 {
 		o := h.Handle(t.Context(), testJob())
 		o.Ran = 0
 		dbtest.Same(t, o, job.Outcome{Verdict: job.Finished})
 	}
-	dbtest.Same(t, opened.Load(), 1, "connections that were opened")
+	dbtest.Same(t, between.opened.Load(), 1, "connections that were opened")
 }
 
 // TestHTTPDeadConnection: a dead HTTP/2 connection, as after a NAT forgot it, soon fails the requests that wait on it. The
 // next request uses another.
 func TestHTTPDeadConnection(t *testing.T) {
 	t.Parallel()
-	h, _ := counting(t, true, func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Proto) })
-	between, forget := nat(t, strings.Split(h.URL, "/")[2])
-	h.URL = "https://" + between
+	h, between := across(t, true, func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Proto) })
 	h.SetPing(time.Second)
 	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errors.New("timeout after 1m"))
 	defer cancel()
 	if o := h.Handle(ctx, testJob()); o.Result != "HTTP/2.0" {
 		t.Fatalf("%+v", o)
 	}
-	forget()
+	between.age.Add(1)
 	o := h.Handle(ctx, testJob())
 	dbtest.Ensure(t, o.Verdict == job.TryAgain && strings.Contains(o.Error, "connection lost"), "on the dead connection: %+v", o)
 	wantFinished(t, h.Handle(ctx, testJob()))
-}
-
-// nat stands between clients and a server. After forget it silently drops what its connections carry.
-func nat(t *testing.T, server string) (addr string, forget func()) {
-	t.Helper()
-	near := dbtest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
-	var age atomic.Int64
-	through := func(to, from net.Conn, born int64) {
-		buf := make([]byte, 4096)
-		for {
-			n, err := from.Read(buf)
-			if err != nil {
-				_ = to.Close()
-				return
-			}
-			if age.Load() == born {
-				_, _ = to.Write(buf[:n])
-			}
-		}
-	}
-	var all sync.WaitGroup
-	all.Go(func() {
-		for {
-			from, err := near.Accept()
-			if err != nil {
-				return
-			}
-			to, err := net.Dial("tcp", server)
-			if err != nil {
-				return
-			}
-			born := age.Load()
-			all.Go(func() { through(to, from, born) })
-			all.Go(func() { through(from, to, born) })
-		}
-	})
-	t.Cleanup(func() { _ = near.Close() })
-	return near.Addr().String(), func() { age.Add(1) }
 }
 
 // TestHTTPIsNotRepeated: a broken request may have been served, so only the queue may repeat it, in another attempt.
@@ -407,11 +396,11 @@ func TestHTTPIsNotRepeated(t *testing.T) {
 func TestHTTPAfterTheLock(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Bool
-	h, opened := counting(t, false, func(http.ResponseWriter, *http.Request) { asked.Store(true) })
+	h, between := across(t, false, func(http.ResponseWriter, *http.Request) { asked.Store(true) })
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
 	o := h.Handle(handling.With(ctx, handling.Hooks{Look: func() { cancel(errors.New("lock lost")) }}), testJob())
-	processtest.Eventually(t, "a connection was made", func() bool { return opened.Load() > 0 })
+	processtest.Eventually(t, "a connection was made", func() bool { return between.opened.Load() > 0 })
 	dbtest.Ensure(t, !asked.Load() && o.Verdict == job.TryAgain && o.Error == "lock lost", "asked: %t, %+v", asked.Load(), o)
 }
 
@@ -419,7 +408,7 @@ func TestHTTPAfterTheLock(t *testing.T) {
 func TestHTTP2AfterTheLock(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64
-	h, opened := counting(t, true, func(w http.ResponseWriter, r *http.Request) {
+	h, between := across(t, true, func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)
 		_, _ = io.WriteString(w, r.Proto)
 	})
@@ -435,7 +424,7 @@ func TestHTTP2AfterTheLock(t *testing.T) {
 		}
 		cancel(nil)
 	}
-	dbtest.Ensure(t, asked.Load() == 2 && opened.Load() == 1, "asked %d times on %d connections", asked.Load(), opened.Load())
+	dbtest.Ensure(t, asked.Load() == 2 && between.opened.Load() == 1, "asked %d times on %d connections", asked.Load(), between.opened.Load())
 }
 
 // TestHTTPLongStatus: a long status text is cut.
