@@ -20,7 +20,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hipq/hipq/internal/dbtest"
-	"github.com/hipq/hipq/internal/proof/trace"
 )
 
 func init() {
@@ -57,10 +56,10 @@ type shortage struct {
 
 var (
 	shortages = []shortage{
-		{"the disk is full", trace.Writes, syscall.ENOSPC},
-		{"the disk reports errors", trace.Writes, syscall.EIO},
-		{"no descriptors", trace.Descriptors, syscall.EMFILE},
-		{"no processes", trace.Starts, syscall.EAGAIN},
+		{"the disk is full", writeCalls, syscall.ENOSPC},
+		{"the disk reports errors", writeCalls, syscall.EIO},
+		{"no descriptors", descriptorCalls, syscall.EMFILE},
+		{"no processes", startCalls, syscall.EAGAIN},
 	}
 	whom = []string{"workers", "guards", "forks", "handlers", "clients", "everything"}
 	// tight are the other shortages.
@@ -172,18 +171,18 @@ func (s *scarcity) lack(now *shortage, who string) string {
 }
 
 // hook makes calls of a command's processes fail.
-func (s *scarcity) hook(verb string) func(*trace.Call) {
-	return func(c *trace.Call) {
+func (s *scarcity) hook(verb string) func(*tracedCall) {
+	return func(c *tracedCall) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		who := map[trace.Role]string{trace.Worker: "workers", trace.Guard: "guards", trace.Fork: "forks", trace.Handler: "handlers"}[c.Role]
+		who := map[processRole]string{roleWorker: "workers", roleGuard: "guards", roleFork: "forks", roleHandler: "handlers"}[c.Role]
 		if verb != "work" {
 			who = "clients"
 		}
 		switch {
 		case s.now == nil || s.who != "everything" && s.who != who:
 			return
-		case !c.Is(s.now.calls), c.Is(trace.Writes) && !c.OnFile():
+		case !c.Is(s.now.calls), c.Is(writeCalls) && !c.OnFile():
 			return
 		}
 		if s.met++; s.met < s.from || (s.met-s.from)%s.every != 0 {
@@ -207,7 +206,7 @@ func (s *scarcity) start(c *exec.Cmd) (wait func(), err error) {
 	if plain {
 		return func() { _ = c.Wait() }, c.Start()
 	}
-	t, err := trace.Start(c, trace.Options{Hook: s.hook(c.Args[1])})
+	t, err := startTrace(c, traceOptions{Hook: s.hook(c.Args[1])})
 	return func() {
 		err := t.Wait(5 * time.Minute)
 		dbtest.Ensure(s.t, err == nil, "%s: %v", c.Args[1:], err)
