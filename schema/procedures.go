@@ -132,7 +132,7 @@ func (db *DB) procedure(u unit, file string) procedure {
 		"{text}", "LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", "{id}", "CHAR(36) CHARACTER SET ascii COLLATE ascii_bin",
 		"{now}", nowInProcedures, "{counts}", Counts, "{default_policy}", DefaultPolicy, "{no_reason}", "the handler gave no reason",
 		"{patience}", strconv.Itoa(int(claim.Patience/time.Second)), "{ask_every}", strconv.Itoa(int(claim.AskEvery/time.Second)),
-	).Replace(db.inlined(orderInSQL().Replace(textOf(sqlFiles, file))))))
+	).Replace(db.inlined(textOf(sqlFiles, file)))))
 	return p
 }
 
