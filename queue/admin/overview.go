@@ -155,30 +155,19 @@ func (q *Queue) Sketch(ctx context.Context, most int64) (o Overview, more map[St
 
 // oldest returns since when the first job of each type with a status is due.
 func (q *Queue) oldest(ctx context.Context, status Status) (map[string]time.Time, error) {
-	stretches, err := q.stretches(ctx, Filter{Status: status}, nil)
-	if err != nil {
-		return nil, texts.Wrap(err, "find the oldest jobs of %s", q.s.Name)
-	}
-	from, parts, args := " FROM "+q.s.Table()+" AS t "+q.s.ClaimIndex(), []string(nil), []any(nil)
-	for _, r := range stretches {
-		w := r.where()
-		parts, args = append(parts, "SELECT * FROM (SELECT job_type, t.scheduled_run_time AS since"+from+w.SQL()+" ORDER BY t.scheduled_run_time LIMIT 1) AS a"), append(args, w.Args...)
-	}
-	if len(stretches) > stretchesMost {
-		parts, args = []string{"SELECT job_type, MIN(t.scheduled_run_time) AS since" + from + " WHERE status IN " + engine.In(len(stored[status])) + " GROUP BY " + q.s.DB().SQL.TypesOfClaim}, engine.Args(stored[status])
+	all, err := q.stretches(ctx, Filter{Status: status}, nil)
+	if len(all) > stretchesMost {
+		all = nil
+		query := "SELECT job_type, " + q.s.DB().SQL.TimeText("MIN(scheduled_run_time)") + " AS since FROM " + q.s.Table() + " " + q.s.ClaimIndex() +
+			" WHERE status IN " + engine.In(len(stored[status])) + " GROUP BY " + q.s.DB().SQL.TypesOfClaim
+		err = q.s.DB().SQL.SelectContext(ctx, &all, query, engine.Args(stored[status])...)
 	}
 	oldest := map[string]time.Time{}
-	if len(parts) == 0 {
-		return oldest, nil
+	for _, s := range all {
+		if since, known := oldest[s.JobType]; !known || s.Since.Before(since) {
+			oldest[s.JobType] = s.Since.Time
+		}
 	}
-	query := "SELECT job_type, " + q.s.DB().SQL.TimeText("MIN(since)") + " FROM (" + strings.Join(parts, " UNION ALL ") + ") AS oldest GROUP BY job_type"
-	err = q.s.DB().SQL.Read(ctx, engine.Query{SQL: query, Args: args, Scan: engine.EachRow(func(row *sql.Rows) error {
-		var name string
-		var since engine.Time
-		err := row.Scan(&name, &since)
-		oldest[name] = since.Time
-		return err
-	})})
 	return oldest, texts.Wrap(err, "find the oldest jobs of %s", q.s.Name)
 }
 

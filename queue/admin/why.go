@@ -188,7 +188,7 @@ func (q *Queue) ahead(ctx context.Context, j *job.Job, at schema.Position, by As
 		add(w)
 		stretches = nil
 	}
-	for _, r := range slices.Compact(texts.Map(stretches, func(s stretch) schema.Range { return s.Range })) {
+	for _, r := range slices.Compact(texts.Map(stretches, func(s schema.Stretch) schema.Range { return s.Range })) {
 		for term, of := range at.TermsAhead() {
 			var w engine.Where
 			w.And(schema.InRange, r.Args()...)
