@@ -95,7 +95,7 @@ func (q *Queue) Overview(ctx context.Context) (o Overview, err error) {
 		}
 	}
 	jobs := "SELECT status, shard, COUNT(*), COALESCE(SUM(status IN ('submitted', 'scheduled') AND scheduled_run_time > ?), 0), " +
-		"COALESCE(SUM(" + retrying + "), 0), " + q.s.DB().SQL.TimeText("MIN(CASE WHEN status IN ('submitted', 'available', 'scheduled', 'throttled') THEN scheduled_run_time END)") +
+		"COALESCE(SUM(" + Retry.condition() + "), 0), " + q.s.DB().SQL.TimeText("MIN(CASE WHEN status IN ('submitted', 'available', 'scheduled', 'throttled') THEN scheduled_run_time END)") +
 		" FROM " + q.s.Table() + " " + q.s.ClaimIndex() + " GROUP BY status, shard"
 	err = q.s.DB().SQL.Read(ctx, engine.Query{SQL: jobs, Args: []any{engine.At(s.now)}, Scan: engine.EachRow(func(row *sql.Rows) error {
 		var c counted
@@ -159,8 +159,8 @@ func (q *Queue) oldest(ctx context.Context, status Status) (map[string]time.Time
 	if len(all) > stretchesMost {
 		all = nil
 		query := "SELECT job_type, " + q.s.DB().SQL.TimeText("MIN(scheduled_run_time)") + " AS since FROM " + q.s.Table() + " " + q.s.ClaimIndex() +
-			" WHERE status IN " + engine.In(len(stored[status])) + " GROUP BY " + q.s.DB().SQL.TypesOfClaim
-		err = q.s.DB().SQL.SelectContext(ctx, &all, query, engine.Args(stored[status])...)
+			" WHERE status IN " + engine.In(len(status.rows())) + " GROUP BY " + q.s.DB().SQL.TypesOfClaim
+		err = q.s.DB().SQL.SelectContext(ctx, &all, query, engine.Args(status.rows())...)
 	}
 	oldest := map[string]time.Time{}
 	for _, s := range all {
@@ -214,7 +214,7 @@ func (q *Queue) Unhandled(ctx context.Context, paused bool, lastSeen time.Time, 
 		return nil, nil
 	}
 	before := lastSeen.Add(-passedBy)
-	due, err := q.oldest(ctx, dueNow)
+	due, err := q.oldest(ctx, "available")
 	for name, since := range due {
 		if since.After(before) || slices.Contains(handled, name) {
 			delete(due, name)

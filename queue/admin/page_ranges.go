@@ -12,18 +12,6 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// dueNow are the due jobs that rounds may take.
-const dueNow Status = "available"
-
-// stored are the statuses of the rows that may have a status.
-var stored = map[Status][]string{
-	Initial: toStartStatuses, Retry: toStartStatuses, Running: {"running", "answered", "awaiting"}, Error: {"deciding", "undecided"},
-	Final: {"finished", "failed", "closed"}, Due: {"available", "submitted", "scheduled"}, Held: {"throttled"}, Scheduled: {"submitted", "scheduled"},
-	Locked: {"locked"}, Waiting: {"awaiting"}, Failed: {"failed"}, Closed: {"closed"}, Finished: {"finished"}, dueNow: {"available"},
-}
-
-var toStartStatuses = []string{"submitted", "available", "scheduled", "throttled", "locked"}
-
 // Ranges remembers for a while which ranges of the index a queue has, because each costs a statement. It is safe for concurrent
 // use.
 type Ranges struct{ known sync.Map }
@@ -59,7 +47,7 @@ const stretchesMost = 150
 // not match.
 func (q *Queue) stretches(ctx context.Context, by Filter, known *Ranges) (all []schema.Stretch, err error) {
 	known = cmp.Or(known, &Ranges{})
-	for _, status := range stored[by.Status] {
+	for _, status := range by.Status.rows() {
 		name := q.s.Name + "/" + status
 		some, ok := known.get(name)
 		if !ok {

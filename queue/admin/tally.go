@@ -43,14 +43,14 @@ var tallied = []struct {
 	{overdue, "wake_time <= {now} AND status = 'scheduled'", "wake"},
 	{Scheduled, "status = 'scheduled'", ""},
 	{Scheduled, "status = 'submitted' AND scheduled_run_time > {now}", ""},
-	{Held, conditions[Held], ""},
-	{Locked, conditions[Locked], ""},
+	{Held, Held.condition(), ""},
+	{Locked, Locked.condition(), ""},
 	{Running, "status IN ('running', 'answered')", ""},
-	{Waiting, conditions[Waiting], ""},
-	{Error, conditions[Error], ""},
-	{Failed, conditions[Failed], ""},
-	{Closed, conditions[Closed], ""},
-	{Finished, conditions[Finished], ""},
+	{Waiting, Waiting.condition(), ""},
+	{Error, Error.condition(), ""},
+	{Failed, Failed.condition(), ""},
+	{Closed, Closed.condition(), ""},
+	{Finished, Finished.condition(), ""},
 }
 
 // AtLeast formats a count that ended at most: 1,234, or 100,000+.

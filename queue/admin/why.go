@@ -171,7 +171,7 @@ func (w *Why) startsAfter(one inLine, usedBy map[string]int) bool {
 
 // ahead counts the due jobs before a place.
 func (q *Queue) ahead(ctx context.Context, j *job.Job, at schema.Position, by Asker) (n int64, err error) {
-	stretches, err := q.stretches(ctx, Filter{Status: dueNow, Place: j.Place}, by.Ranges)
+	stretches, err := q.stretches(ctx, Filter{Status: "available", Place: j.Place}, by.Ranges)
 	if err != nil {
 		return 0, texts.Wrap(err, "count the jobs before job %d", j.ID)
 	}
