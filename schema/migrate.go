@@ -91,10 +91,7 @@ func cutStatements(text string) []string {
 
 // DDL returns all statements that Migrate would run in an empty database of this driver.
 func DDL(driver string, names Names, queues []Queue) (string, error) {
-	db := unopened(engine.SQLite, names)
-	if driver == engine.MySQL.Engine {
-		db = unopened(engine.MySQL, names)
-	}
+	db := unopened(driver, names)
 	units, err := db.units(queues)
 	if err != nil {
 		return "", err

@@ -162,11 +162,8 @@ const DefaultPolicy = `{"attempts":3,"delay":60000000000,"backoff":"exponential"
 // ProceduresDDL returns all that MakeProcedures would run in a database without procedures, for the server's own
 // client. It is empty for SQLite, which has none.
 func ProceduresDDL(driver string, names Names, queues []Queue) (string, error) {
-	if driver != engine.MySQL.Engine {
-		return "", nil
-	}
-	list, err := unopened(engine.MySQL, names).procedures(queues)
-	if err != nil {
+	list, err := unopened(driver, names).procedures(queues)
+	if err != nil || len(list) == 0 {
 		return "", err
 	}
 	var b strings.Builder
