@@ -164,7 +164,7 @@ func (db *DB) migration(ctx context.Context) (m migration, end func(error) error
 		pool = engine.New(unlimited{pool.Connector}, engine.MySQL)
 		closed = pool.Close
 	}
-	conn, err := sqlx.NewDb(pool.DB, pool.Engine).Connx(ctx)
+	conn, err := pool.Connx(ctx)
 	if err != nil {
 		return m, nil, errors.Join(err, closed())
 	}
