@@ -124,7 +124,7 @@ func (q *Queue) Sketch(ctx context.Context, most int64) (o Overview, more map[St
 	if err != nil {
 		return o, nil, err
 	}
-	all, err := TalliesTo(ctx, most, (*queue.Queue)(q.s))
+	all, err := Tallies(ctx, func(Status) int64 { return most }, (*queue.Queue)(q.s))
 	if err != nil {
 		return o, nil, err
 	}

@@ -61,19 +61,9 @@ func AtLeast(n, most int64) string {
 // waiting are the statuses of which Retry counts a part. If one of them was counted up to most only, there may be more.
 var waiting = []Status{Due, Scheduled, Held, Locked}
 
-// Tallies counts the jobs of queues of one database, each status up to TallyMost.
-func Tallies(ctx context.Context, queues ...*queue.Queue) ([]Tally, error) {
-	return talliesUpTo(ctx, TallyMost, queues)
-}
-
-// TalliesTo counts the jobs of queues of one database, each status up to most of it.
-func TalliesTo(ctx context.Context, most int64, queues ...*queue.Queue) ([]Tally, error) {
-	return talliesUpTo(ctx, func(Status) int64 { return most }, queues)
-}
-
-// talliesUpTo counts 30 queues in one query, because SQLite joins up to 500 parts.
-func talliesUpTo(ctx context.Context, most func(Status) int64, queues []*queue.Queue) (all []Tally, err error) {
-	for some := range slices.Chunk(queues, 30) {
+// Tallies counts the jobs of queues of one database, each status up to most of it, for example TallyMost.
+func Tallies(ctx context.Context, most func(Status) int64, queues ...*queue.Queue) (all []Tally, err error) {
+	for some := range slices.Chunk(queues, 30) { // SQLite joins up to 500 parts in a query
 		found, err := tallies(ctx, most, some)
 		if all = append(all, found...); err != nil {
 			return nil, texts.Wrap(err, "count the jobs")
