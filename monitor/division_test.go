@@ -52,8 +52,7 @@ func TestMeasuresOverShards(t *testing.T) {
 		}
 		one := measure()
 		divideMail(t, m.db)
-		diff := cmp.Diff(one, measure())
-		dbtest.Ensure(t, diff == "", "\n%s", diff)
+		dbtest.Same(t, cmp.Diff(one, measure()), "", "(-one +divided)")
 	})
 }
 

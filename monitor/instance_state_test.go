@@ -70,18 +70,16 @@ func TestState(t *testing.T) {
 		since := got.At.Sub(now)
 		dbtest.Ensure(t, since >= 0 && since <= time.Minute, "it is of %s after now", since)
 		got.At = time.Time{}
-		if diff := cmp.Diff(want, got, cmpopts.EquateApproxTime(time.Millisecond), cmpopts.IgnoreFields(Counts{}, "Run"),
-			cmpopts.IgnoreUnexported(Times{}, LastAttempts{}), cmp.Comparer(func(a, b time.Duration) bool { return (a - b).Abs() < time.Minute })); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
+		roughly := cmp.Options{
+			cmpopts.EquateApproxTime(time.Millisecond), cmpopts.IgnoreFields(Counts{}, "Run"), cmpopts.IgnoreUnexported(Times{}, LastAttempts{}),
+			cmp.Comparer(func(a, b time.Duration) bool { return (a - b).Abs() < time.Minute }),
 		}
+		dbtest.Same(t, cmp.Diff(want, got, roughly), "", "(-want +got)")
 
 		most = 1 // of each type; a count of 2 means more
 		got = state()
 		want.Most, got.At = most, time.Time{}
-		if diff := cmp.Diff(want, got, cmpopts.EquateApproxTime(time.Millisecond), cmpopts.IgnoreFields(Counts{}, "Run"),
-			cmpopts.IgnoreUnexported(Times{}, LastAttempts{}), cmp.Comparer(func(a, b time.Duration) bool { return (a - b).Abs() < time.Minute })); diff != "" {
-			t.Errorf("counted up to 1 (-want +got):\n%s", diff)
-		}
+		dbtest.Same(t, cmp.Diff(want, got, roughly), "", "counted up to 1 (-want +got)")
 
 		// Older activity doesn't count, and an aggregated hour is not missed.
 		aggregate(t, m, hour.Add(-3*time.Hour), AggregateOptions{})

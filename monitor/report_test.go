@@ -165,8 +165,7 @@ func TestMissing(t *testing.T) {
 		want := func(what string, at time.Time, want ...time.Time) {
 			t.Helper()
 			got := dbtest.Must(m.Missing(t.Context(), at))(t)
-			diff := cmp.Diff(append([]time.Time{}, want...), got)
-			dbtest.Ensure(t, diff == "", "%s (-want +got):\n%s", what, diff)
+			dbtest.Same(t, cmp.Diff(append([]time.Time{}, want...), got), "", "%s (-want +got)", what)
 		}
 		want("nothing has happened yet", hour)
 		logged(t, m.db, activity.Entry{At: hour.Add(2 * time.Hour), Kind: activity.Worker, State: activity.Starting})

@@ -82,8 +82,7 @@ func TestTicksEqualRecount(t *testing.T) {
 				name := fmt.Sprint("h", h)
 				want.Hosts = append(want.Hosts, HostTicks{name, recount(name, to.Add(-length), to)})
 			}
-			diff := diff.Diff(want, report.Windows[i].Ticks, cmpopts.IgnoreUnexported(TickSums{}))
-			dbtest.Ensure(t, diff == "", "%s (-recount +got):\n%s", length, diff)
+			dbtest.Same(t, diff.Diff(want, report.Windows[i].Ticks, cmpopts.IgnoreUnexported(TickSums{})), "", "%s (-recount +got)", length)
 		}
 	})
 }

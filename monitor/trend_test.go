@@ -124,8 +124,7 @@ func TestTrends(t *testing.T) {
 			}
 			got[trend.JobType] += trend.Window + " " + trend.Text
 		}
-		diff := cmp.Diff(want, got)
-		dbtest.Ensure(t, diff == "", "(-want +got):\n%s", diff)
+		dbtest.Same(t, cmp.Diff(want, got), "", "(-want +got)")
 		for _, trend := range trends {
 			if trend.JobType == "over" && (trend.Until == nil || !trend.Until.Equal(hour.Add(-2*time.Hour)) || !trend.Since.Equal(hour.Add(-4*time.Hour))) {
 				t.Errorf("%+v", trend)
