@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -284,12 +283,9 @@ func (s *scarcity) limit(field string, resource int, more uint64) string {
 	for end := time.Now().Add(time.Duration(1+s.rng.IntN(4)) * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		for _, t := range s.running() {
 			pid := t.cmd.Process.Pid
-			status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-			_, value, _ := strings.Cut(string(status), field)
-			value, _, _ = strings.Cut(value, " kB")
-			n, err := strconv.ParseUint(strings.TrimSpace(value), 10, 64)
+			n := uint64(statusOf(pid, field))
 			var was unix.Rlimit
-			if _, is := limited[pid]; is || err != nil || unix.Prlimit(pid, resource, nil, &was) != nil {
+			if _, is := limited[pid]; is || n == 0 || unix.Prlimit(pid, resource, nil, &was) != nil {
 				continue
 			}
 			s.harm(t)

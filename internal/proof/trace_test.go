@@ -338,11 +338,11 @@ func (t *trace) roleOf(pid int) processRole {
 	return roleHandler
 }
 
-// statusOf is a number from the status of a thread in /proc, 0 if it is gone.
+// statusOf is a number from the status of a thread or a process in /proc, 0 if it is gone; of memory in kB.
 func statusOf(tid int, field string) int {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", tid))
 	_, value, _ := bytes.Cut(text, []byte("\n"+field))
 	value, _, _ = bytes.Cut(value, []byte("\n"))
-	n, _ := strconv.Atoi(string(bytes.TrimSpace(value)))
+	n, _ := strconv.Atoi(string(bytes.TrimSuffix(bytes.TrimSpace(value), []byte(" kB"))))
 	return n
 }
