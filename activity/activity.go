@@ -215,22 +215,15 @@ func (l *Log) find(ctx context.Context, by Filter, among []span, f func(Entry) e
 }
 
 func (by Filter) terms() (w engine.Where) {
-	for _, c := range []struct {
-		column string
-		given  bool
-		value  any
-	}{
-		{"kind", by.Kind != "", string(by.Kind)},
-		{"job_id", by.JobID != 0, by.JobID},
-		{"queue", by.Queue != "", by.Queue},
-		{"job_type", by.JobType != "", by.JobType},
-		{"job_key", by.JobKey != "", by.JobKey},
-		{"worker_id", by.Worker != "", by.Worker},
-		{"state", by.State != "", string(by.State)},
+	for _, c := range [][2]string{
+		{"kind", string(by.Kind)}, {"queue", by.Queue}, {"job_type", by.JobType}, {"job_key", by.JobKey}, {"worker_id", by.Worker}, {"state", string(by.State)},
 	} {
-		if c.given {
-			w.And(c.column+" = ?", c.value)
+		if c[1] != "" {
+			w.And(c[0]+" = ?", c[1])
 		}
+	}
+	if by.JobID != 0 {
+		w.And("job_id = ?", by.JobID)
 	}
 	w.Says(by.Error)
 	w.Within("at", by.Since, by.Until)
