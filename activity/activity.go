@@ -130,12 +130,19 @@ type Filter struct {
 	Limit int
 }
 
-type row struct {
-	Entry
-	At engine.Time
-}
-
 func (l *Log) columns() string { return "id, " + l.db.SQL.TimeColumns("at") + ", " + readColumns }
+
+// each reads entries and calls f with each, until it fails.
+func (l *Log) each(ctx context.Context, query string, args []any, f func(Entry) error) error {
+	type row struct {
+		Entry
+		At engine.Time
+	}
+	return engine.Each(ctx, l.db.SQL, query, args, func(r row) error {
+		r.Entry.At = r.At.Time
+		return f(r.Entry)
+	})
+}
 
 // findPage is how many entries Find reads at once.
 const findPage = 500
@@ -174,9 +181,8 @@ func (l *Log) Find(ctx context.Context, by Filter, f func(Entry) error) error {
 // page reads the first entries in an order of ids.
 func (l *Log) page(ctx context.Context, w engine.Where, order string, most int) (page []Entry, err error) {
 	query := "SELECT " + l.columns() + " FROM " + l.db.Activity() + " " + l.db.SQL.ByID + w.SQL() + " ORDER BY " + order + " LIMIT ?"
-	err = engine.Each(ctx, l.db.SQL, query, append(w.Args, most), func(r row) error {
-		r.Entry.At = r.At.Time
-		page = append(page, r.Entry)
+	err = l.each(ctx, query, append(w.Args, most), func(e Entry) error {
+		page = append(page, e)
 		return nil
 	})
 	return page, err
@@ -198,9 +204,8 @@ func (l *Log) find(ctx context.Context, by Filter, among []span, f func(Entry) e
 		query += " ORDER BY id"
 	}
 	var own error // f's error
-	err := engine.Each(ctx, l.db.SQL, query, args, func(r row) error {
-		r.Entry.At = r.At.Time
-		own = f(r.Entry)
+	err := l.each(ctx, query, args, func(e Entry) error {
+		own = f(e)
 		return own
 	})
 	if err != nil && own == nil {
@@ -210,22 +215,15 @@ func (l *Log) find(ctx context.Context, by Filter, among []span, f func(Entry) e
 }
 
 func (by Filter) terms() (w engine.Where) {
-	for _, c := range []struct {
-		column string
-		given  bool
-		value  any
-	}{
-		{"kind", by.Kind != "", string(by.Kind)},
-		{"job_id", by.JobID != 0, by.JobID},
-		{"queue", by.Queue != "", by.Queue},
-		{"job_type", by.JobType != "", by.JobType},
-		{"job_key", by.JobKey != "", by.JobKey},
-		{"worker_id", by.Worker != "", by.Worker},
-		{"state", by.State != "", string(by.State)},
+	for _, c := range [][2]string{
+		{"kind", string(by.Kind)}, {"queue", by.Queue}, {"job_type", by.JobType}, {"job_key", by.JobKey}, {"worker_id", by.Worker}, {"state", string(by.State)},
 	} {
-		if c.given {
-			w.And(c.column+" = ?", c.value)
+		if c[1] != "" {
+			w.And(c[0]+" = ?", c[1])
 		}
+	}
+	if by.JobID != 0 {
+		w.And("job_id = ?", by.JobID)
 	}
 	w.Says(by.Error)
 	w.Within("at", by.Since, by.Until)

@@ -29,7 +29,10 @@ func (l *Log) Newest(ctx context.Context, by Filter, within time.Duration) (entr
 	}
 	if err == nil {
 		last, err = l.eachPageBack(ctx, last, by.Since, within, func(last int64) (more bool, err error) {
-			entries, err = l.addNewest(ctx, entries, by, last)
+			w := by.terms()
+			w.And("id > ? AND id <= ?", last-newestPage, last)
+			page, err := l.page(ctx, w, "id DESC", by.Limit-len(entries))
+			entries = append(entries, page...)
 			return len(entries) < by.Limit, err
 		})
 	}
@@ -92,14 +95,6 @@ func (l *Log) place(ctx context.Context, which string, args ...any) (p place, er
 	return p, err
 }
 
-// addNewest appends a page's matching entries, newest first, up to the filter's limit.
-func (l *Log) addNewest(ctx context.Context, entries []Entry, by Filter, last int64) ([]Entry, error) {
-	w := by.terms()
-	w.And("id > ? AND id <= ?", last-newestPage, last)
-	page, err := l.page(ctx, w, "id DESC", by.Limit-len(entries))
-	return append(entries, page...), err
-}
-
 // Touched returns up to most of the newest entries above an id, newest first, with no more than their id, kind, queue and job.
 func (l *Log) Touched(ctx context.Context, after int64, most int) (entries []Entry, err error) {
 	query := "SELECT id, kind, queue, CAST(job_id AS SIGNED INTEGER) AS job_id FROM " + l.db.Activity() + " " + l.db.SQL.ByID + " WHERE id > ? ORDER BY id DESC LIMIT ?"
@@ -127,9 +122,8 @@ func (l *Log) Failed(ctx context.Context, since time.Time, within time.Duration,
 			return back, fmt.Errorf("find attempts that failed: %w", err)
 		}
 		reached, err = l.eachPageBack(ctx, last, since, within, func(last int64) (more bool, err error) {
-			return true, engine.Each(ctx, l.db.SQL, query, []any{max(first.ID, last-newestPage+1), last, from}, func(r row) error {
-				r.Entry.At = r.At.Time
-				f(r.Entry)
+			return true, l.each(ctx, query, []any{max(first.ID, last-newestPage+1), last, from}, func(e Entry) error {
+				f(e)
 				return nil
 			})
 		})

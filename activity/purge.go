@@ -55,27 +55,20 @@ func (l *Log) Purge(ctx context.Context, o PurgeOptions) (PurgeResult, error) {
 	var r PurgeResult
 	from := time.Unix(0, 0)
 	for {
-		first, err := l.first(ctx, from, o.Before)
-		if err != nil || first.IsZero() {
-			return r, err
+		at := l.db.SQL.Index(l.db.Activity(), "at") + " WHERE at >= ? AND at < ? ORDER BY " + l.db.Activity() + ".at"
+		first, err := l.place(ctx, at, engine.At(from), engine.At(o.Before))
+		if err != nil || first.At.IsZero() {
+			return r, texts.Wrap(err, "find the oldest activity")
 		}
-		to := first.Truncate(time.Hour).Add(time.Hour)
+		to := first.At.Truncate(time.Hour).Add(time.Hour)
 		if o.Before.Before(to) {
 			to = o.Before
 		}
-		if err := l.purgeHour(ctx, o, first, to, &r); err != nil {
+		if err := l.purgeHour(ctx, o, first.At.Time, to, &r); err != nil {
 			return r, fmt.Errorf("purge activity: %w", err)
 		}
 		from = to
 	}
-}
-
-// first is the time of the first entry in [from, to); zero if there is none.
-func (l *Log) first(ctx context.Context, from, to time.Time) (time.Time, error) {
-	var at engine.Time
-	query := "SELECT " + l.db.SQL.TimeText("MIN(at)") + " FROM " + l.db.Activity() + " WHERE at >= ? AND at < ?"
-	err := l.db.SQL.GetContext(ctx, &at, query, engine.At(from), engine.At(to))
-	return at.Time, texts.Wrap(err, "find the oldest activity")
 }
 
 func (l *Log) purgeHour(ctx context.Context, o PurgeOptions, from, to time.Time, r *PurgeResult) error {

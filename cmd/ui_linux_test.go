@@ -66,9 +66,9 @@ func TestUIActsLikeTheCommands(t *testing.T) {
 				post("/queues/emails/pause", url.Values{"pause": {"yes"}})
 				post("/enqueue", url.Values{"queue": {"emails"}, "type": {"digest"}, "key": {"new"}, "data": {"x"}, "priority": {"7"}, "anyway": {"1"}})
 			}
-			rows := rowsOf(t, db.SQL.DB, "SELECT id, job_type, job_key, job_data, status, attempt, priority, error, retry_of, retried_as, wake_time IS NULL FROM shop_emails ORDER BY id") +
-				rowsOf(t, db.SQL.DB, "SELECT kind, state, job_id, job_type, job_key, attempt, error, output FROM shop_activity ORDER BY id") +
-				rowsOf(t, db.SQL.DB, "SELECT queue, paused FROM shop_queues")
+			rows := rowsOf(t, db.SQL.DB.DB, "SELECT id, job_type, job_key, job_data, status, attempt, priority, error, retry_of, retried_as, wake_time IS NULL FROM shop_emails ORDER BY id") +
+				rowsOf(t, db.SQL.DB.DB, "SELECT kind, state, job_id, job_type, job_key, attempt, error, output FROM shop_activity ORDER BY id") +
+				rowsOf(t, db.SQL.DB.DB, "SELECT queue, paused FROM shop_queues")
 			if n == 1 {
 				dbtest.Same(t, strings.Count(rows, "by ada"), 8, rows)
 			}

@@ -42,14 +42,11 @@ func wantMetrics(t fataler, m *Monitor, hour time.Time, entries []activity.Entry
 }
 
 func TestI8MetricsEqualRecount(t *testing.T) {
-	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		db := open(t, driver, source)
-		m := New(db)
+	each(t, func(t *testing.T, m *Monitor) {
 		hour := complete(t, m).Add(-time.Hour)
 		rapid.Check(t, func(t *rapid.T) {
-			for _, table := range []string{db.Activity(), db.Hours(), db.Metrics()} {
-				exec(t, db, "DELETE FROM "+table)
+			for _, table := range []string{m.db.Activity(), m.db.Hours(), m.db.Metrics()} {
+				exec(t, m.db, "DELETE FROM "+table)
 			}
 			r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 			draw := func(n int) []activity.Entry {
@@ -59,7 +56,7 @@ func TestI8MetricsEqualRecount(t *testing.T) {
 					from := hour.Add(time.Duration([]int{-1, 0, 0, 1}[r.IntN(4)]) * time.Hour)
 					entries[i] = anyEntry(r, from, from.Add(time.Hour))
 				}
-				logged(t, db, entries...)
+				logged(t, m.db, entries...)
 				return entries
 			}
 			all := draw(rapid.IntRange(0, 60).Draw(t, "entries"))
@@ -128,10 +125,7 @@ func TestAggregateOnce(t *testing.T) {
 }
 
 func TestAggregateIncomplete(t *testing.T) {
-	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		db := open(t, driver, source)
-		m := New(db)
+	each(t, func(t *testing.T, m *Monitor) {
 		// Not the next hour, which may become complete during the test.
 		for _, hour := range []time.Time{complete(t, m).Add(2 * time.Hour), complete(t, m).Add(48 * time.Hour)} {
 			for _, o := range []AggregateOptions{{}, {Again: true}, {Gauge: true}} {
@@ -140,27 +134,24 @@ func TestAggregateIncomplete(t *testing.T) {
 			}
 		}
 		var n int
-		err := db.SQL.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM "+db.Hours())
+		err := m.db.SQL.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM "+m.db.Hours())
 		dbtest.Ensure(t, err == nil && n == 0, "%d hours aggregated (%v)", n, err)
 	})
 }
 
 func TestAggregateAgainKeepsWhatIsGone(t *testing.T) {
-	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		db := open(t, driver, source)
-		m := New(db)
+	each(t, func(t *testing.T, m *Monitor) {
 		hour := complete(t, m)
 		entries := []activity.Entry{
 			{At: hour, Kind: activity.Job, State: activity.Added, Queue: "mail", JobType: "send"},
 			{At: hour, Kind: activity.Worker, State: activity.Starting},
 		}
-		logged(t, db, entries...)
-		exec(t, db, "INSERT INTO shop_report (job_type) VALUES ('yearly')")
+		logged(t, m.db, entries...)
+		exec(t, m.db, "INSERT INTO shop_report (job_type) VALUES ('yearly')")
 		aggregate(t, m, hour, AggregateOptions{Gauge: true})
 
 		// A recount can't measure the gauge again, so it keeps it, even for a type that has only a gauge.
-		exec(t, db, "DELETE FROM shop_report")
+		exec(t, m.db, "DELETE FROM shop_report")
 		aggregate(t, m, hour, AggregateOptions{Again: true})
 		rows := stored(t, m, hour)
 		b := rows[key{"report", "yearly"}].Backlog
@@ -171,7 +162,7 @@ func TestAggregateAgainKeepsWhatIsGone(t *testing.T) {
 		aggregate(t, m, hour, AggregateOptions{Again: true, Gauge: true})
 		dbtest.Same(t, len(stored(t, m, hour)), 2, "rows, without an old gauge")
 
-		exec(t, db, "DELETE FROM "+db.Activity()+" WHERE kind = 'worker'")
+		exec(t, m.db, "DELETE FROM "+m.db.Activity()+" WHERE kind = 'worker'")
 		done, err := m.Aggregate(t.Context(), hour, AggregateOptions{Again: true})
 		dbtest.Ensure(t, !done && errors.Is(err, ErrPurged), "recounted what was purged: %v, %v", done, err)
 		wantMetrics(t, m, hour, entries)

@@ -2,7 +2,6 @@ package monitor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -39,19 +38,13 @@ func (m *Monitor) backlog(ctx context.Context, q jobs, now time.Time, most int64
 		all = append(all, found...)
 		return err
 	}
-	if most > 0 {
-		s := skipScan{m: m, jobs: q}
-		all, err = s.due(ctx, at, most)
-		woken = most + 1
-	}
-	if most == 0 || errors.Is(err, errTooMany) {
-		all = nil
-		// Available, held by a full throttle group, or submitted by plain SQL and not ingested yet.
-		err = add("SELECT status, shard, job_type, COUNT(*) AS n, "+m.db.SQL.TimeText("MIN(scheduled_run_time)")+" AS oldest FROM "+
-			q.table+" "+q.claim+" WHERE status IN ('available', 'throttled', 'submitted') AND scheduled_run_time <= ? GROUP BY "+m.db.SQL.TypesOfClaim, at)
-	}
+	// Available, held by a full throttle group, or submitted by plain SQL and not ingested yet.
+	all, err = m.upTo(ctx, q, most, at, "available", "throttled", "submitted")
 	if err != nil {
 		return nil, err
+	}
+	if most > 0 {
+		woken = most + 1
 	}
 	// Due, but not promoted yet.
 	err = add("SELECT shard, job_type, COUNT(*) AS n, "+m.db.SQL.TimeText("MIN(scheduled_run_time)")+" AS oldest FROM"+
@@ -67,16 +60,54 @@ func (m *Monitor) backlog(ctx context.Context, q jobs, now time.Time, most int64
 	return all, err
 }
 
+// stretchesMost is in how many stretches of the claim index jobs are counted one by one; a read of the whole index is faster than more.
+const stretchesMost = 500
+
+// upTo counts the jobs with these statuses and a run time up to at. If most isn't 0, it counts up to most+1 of each type, unless the
+// index has too many stretches.
+func (m *Monitor) upTo(ctx context.Context, q jobs, most int64, at engine.Time, statuses ...string) (all []jobCount, err error) {
+	var stretches []schema.Stretch
+	for _, status := range statuses {
+		if most > 0 {
+			some, err := m.db.Stretches(ctx, q.table, status, stretchesMost)
+			if stretches = append(stretches, some...); err != nil {
+				return nil, err
+			}
+		}
+	}
+	from := " FROM " + q.table + " " + q.claim
+	if most == 0 || len(stretches) > stretchesMost {
+		query := "SELECT status, shard, job_type, COUNT(*) AS n, " + m.db.SQL.TimeText("MIN(scheduled_run_time)") + " AS oldest" + from +
+			" WHERE status IN " + engine.In(len(statuses)) + " AND scheduled_run_time <= ? GROUP BY " + m.db.SQL.TypesOfClaim
+		err = m.db.SQL.SelectContext(ctx, &all, query, append(engine.Args(statuses), at)...)
+		return all, err
+	}
+	counted := map[string]int64{}
+	for _, s := range stretches {
+		if s.Since.After(at.Time) {
+			continue
+		}
+		c := jobCount{JobType: s.JobType, Place: s.Place, Status: s.Status, Oldest: s.Since}
+		if room := most + 1 - counted[s.JobType]; room > 0 {
+			w := s.Where()
+			w.And("scheduled_run_time <= ?", at)
+			err := m.db.SQL.GetContext(ctx, &c.N, "SELECT COUNT(*) FROM (SELECT id"+from+w.SQL()+" LIMIT ?) AS counted", append(w.Args, room)...)
+			if err != nil {
+				return nil, err
+			}
+		}
+		counted[s.JobType] += c.N
+		all = append(all, c)
+	}
+	return all, nil
+}
+
+// never is later than any job's run time.
+var never = engine.At(time.Date(9999, 12, 31, 23, 59, 59, 999_999_000, time.UTC))
+
 // failed counts the open failed jobs of each type, up to most+1; 0 counts all.
-func (m *Monitor) failed(ctx context.Context, q jobs, most int64) (found []jobCount, err error) {
-	if most > 0 {
-		s := skipScan{m: m, jobs: q}
-		found, err = s.failed(ctx, most)
-	}
-	if most == 0 || errors.Is(err, errTooMany) {
-		found = nil
-		err = m.db.SQL.SelectContext(ctx, &found, "SELECT job_type, COUNT(*) AS n FROM "+q.table+" "+q.claim+" WHERE status = 'failed' GROUP BY "+m.db.SQL.TypesOfClaim)
-	}
+func (m *Monitor) failed(ctx context.Context, q jobs, most int64) ([]jobCount, error) {
+	found, err := m.upTo(ctx, q, most, never, "failed")
 	return found, texts.Wrap(err, "count the failed jobs of %s", q.queue)
 }
 

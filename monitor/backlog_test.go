@@ -41,12 +41,9 @@ func mailAtRandom(t *testing.T, db *schema.DB, now time.Time, n, groups int) {
 
 // A count up to a limit is exact up to it, reports more as more, and finds the oldest job, with any number of groups.
 func TestBacklogUpToANumber(t *testing.T) {
-	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		db := open(t, driver, source)
-		m := New(db)
-		now := dbtest.Must(db.SQL.Clock(t.Context()))(t)
-		q := jobsOf(db, "mail")
+	each(t, func(t *testing.T, m *Monitor) {
+		now := dbtest.Must(m.db.SQL.Clock(t.Context()))(t)
+		q := jobsOf(m.db, "mail")
 		measure := func(most int64) map[string][3]int64 {
 			t.Helper()
 			due := dbtest.Must(m.backlog(t.Context(), q, now, most))(t)
@@ -63,7 +60,7 @@ func TestBacklogUpToANumber(t *testing.T) {
 			return found
 		}
 		for _, groups := range []int{3, 2000} { // 2000 are too many ranges for a skip scan
-			mailAtRandom(t, db, now, 1500, groups)
+			mailAtRandom(t, m.db, now, 1500, groups)
 			all := measure(0)
 			dbtest.Require(t, len(all) == 3 && all["send"][0] >= 200 && all["send"][1] >= 50 && all["send"][2] >= 1000, "%v", all)
 			for _, most := range []int64{1, 60, 100_000} {
@@ -96,14 +93,13 @@ func TestBacklogReadsLittle(t *testing.T) {
 	for range 4 {
 		exec(t, db, "INSERT INTO shop_mail ("+columns+") SELECT "+columns+" FROM shop_mail")
 	}
-	reads := func() int64 { return dbtest.Reads(t, db.SQL) }
 	const most = 10
-	before := reads()
+	before := dbtest.Reads(t, db.SQL)
 	for _, q := range queues {
 		dbtest.Must(m.backlog(t.Context(), jobsOf(db, q), now, most))(t)
 		dbtest.Must(m.failed(t.Context(), jobsOf(db, q), most))(t)
 	}
 	// Of 24,000 jobs 14,000 are due. The count needs some hundred lookups, and reads counted rows twice.
-	n := reads() - before
+	n := dbtest.Reads(t, db.SQL) - before
 	dbtest.Ensure(t, n <= 2000, "it read %d times", n)
 }

@@ -25,14 +25,11 @@ func divideMail(t *testing.T, db *schema.DB) {
 
 // The measures of a type don't depend on the number of shards.
 func TestMeasuresOverShards(t *testing.T) {
-	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		db := open(t, driver, source)
-		m := New(db)
-		now := dbtest.Must(db.SQL.Clock(t.Context()))(t)
-		mailAtRandom(t, db, now, 800, 3)
-		exec(t, db, "UPDATE shop_mail SET status = 'awaiting', throttle_factor = 3, wake_time = ? WHERE status = 'finished'", engine.At(now.Add(time.Hour)))
-		exec(t, db, "DELETE FROM shop_mail WHERE scheduled_run_time > ?", engine.At(now)) // they would become due during the test
+	each(t, func(t *testing.T, m *Monitor) {
+		now := dbtest.Must(m.db.SQL.Clock(t.Context()))(t)
+		mailAtRandom(t, m.db, now, 800, 3)
+		exec(t, m.db, "UPDATE shop_mail SET status = 'awaiting', throttle_factor = 3, wake_time = ? WHERE status = 'finished'", engine.At(now.Add(time.Hour)))
+		exec(t, m.db, "DELETE FROM shop_mail WHERE scheduled_run_time > ?", engine.At(now)) // they would become due during the test
 		hour := complete(t, m)
 		measure := func() (all []any) {
 			t.Helper()
@@ -54,26 +51,22 @@ func TestMeasuresOverShards(t *testing.T) {
 			return all
 		}
 		one := measure()
-		divideMail(t, db)
-		diff := cmp.Diff(one, measure())
-		dbtest.Ensure(t, diff == "", "\n%s", diff)
+		divideMail(t, m.db)
+		dbtest.Same(t, cmp.Diff(one, measure()), "", "(-one +divided)")
 	})
 }
 
 // A judgement reports each shard, misplaced jobs, and the shards' use of the limit.
 func TestDivision(t *testing.T) {
-	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		db := open(t, driver, source)
-		m := New(db)
-		now := dbtest.Must(db.SQL.Clock(t.Context()))(t)
+	each(t, func(t *testing.T, m *Monitor) {
+		now := dbtest.Must(m.db.SQL.Clock(t.Context()))(t)
 		ago := func(d time.Duration) engine.Time { return engine.At(now.Add(-d)) }
 		job := func(status string, place int, at engine.Time) {
 			var wake engine.Time
 			if status == "scheduled" || status == "awaiting" {
 				wake = ago(-time.Hour)
 			}
-			exec(t, db, "INSERT INTO shop_mail (job_type, status, shard, scheduled_run_time, wake_time, timeout, priority, throttle_factor, time_windows) VALUES ('send', ?, ?, ?, ?, 60, 100, 1, 'NONE')",
+			exec(t, m.db, "INSERT INTO shop_mail (job_type, status, shard, scheduled_run_time, wake_time, timeout, priority, throttle_factor, time_windows) VALUES ('send', ?, ?, ?, ?, 60, 100, 1, 'NONE')",
 				status, place, at, wake)
 		}
 		judge := func() (d Division, whats []string) {
@@ -88,7 +81,7 @@ func TestDivision(t *testing.T) {
 			dbtest.Require(t, len(s.Divisions) == 1 && s.Divisions[0].Queue == "mail", "%+v", s.Divisions)
 			return s.Divisions[0], whats
 		}
-		divideMail(t, db)
+		divideMail(t, m.db)
 		if d, whats := judge(); d.Of != 8 || len(d.Shards) != 8 || d.ThrottleLimit != 16 || d.ThrottleParts != 16 || len(whats) > 0 {
 			t.Errorf("%+v, %v", d, whats)
 		}
@@ -111,21 +104,21 @@ func TestDivision(t *testing.T) {
 		d, whats = judge()
 		dbtest.Ensure(t, d.Misplaced == 1 && slices.Equal(whats, []string{"shard_oldest_due"}), "%+v, %v", d, whats)
 		job("available", 1000, ago(time.Hour))
-		exec(t, db, "UPDATE "+db.Shards()+" SET share = 4 WHERE shard = 8006")
+		exec(t, m.db, "UPDATE "+m.db.Shards()+" SET share = 4 WHERE shard = 8006")
 		slices.Sort(whats)
 		if d, whats = judge(); d.Misplaced != 2 || d.ThrottleParts != 18 || len(whats) != 3 || !slices.Contains(whats, "misplaced") || !slices.Contains(whats, "shard_parts") {
 			t.Errorf("%+v, %v", d, whats)
 		}
 		// All shards are late, so none is behind.
-		exec(t, db, "UPDATE shop_mail SET scheduled_run_time = ? WHERE status = 'available'", ago(time.Hour))
+		exec(t, m.db, "UPDATE shop_mail SET scheduled_run_time = ? WHERE status = 'available'", ago(time.Hour))
 		_, whats = judge()
 		dbtest.Ensure(t, !slices.Contains(whats, "shard_oldest_due"), "%v", whats)
 		// A paused queue is not behind.
-		exec(t, db, "UPDATE "+db.Queues()+" SET paused = 1 WHERE queue = 'mail'")
+		exec(t, m.db, "UPDATE "+m.db.Queues()+" SET paused = 1 WHERE queue = 'mail'")
 		_, whats = judge()
 		dbtest.Ensure(t, slices.Equal(whats, []string{"shard_parts"}), "%v", whats)
 		// An undivided queue only has misplaced jobs.
-		exec(t, db, "UPDATE "+db.Queues()+" SET division = 1, paused = 0 WHERE queue = 'mail'")
+		exec(t, m.db, "UPDATE "+m.db.Queues()+" SET division = 1, paused = 0 WHERE queue = 'mail'")
 		d, whats = judge()
 		dbtest.Ensure(t, len(d.Shards) == 0 && d.Of == 1 && slices.Equal(whats, []string{"misplaced"}), "%+v, %v", d, whats)
 	})

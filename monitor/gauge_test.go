@@ -10,15 +10,12 @@ import (
 )
 
 func TestGauge(t *testing.T) {
-	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		db := open(t, driver, source)
-		m := New(db)
+	each(t, func(t *testing.T, m *Monitor) {
 		hour := complete(t, m)
-		now := dbtest.Must(db.SQL.Clock(t.Context()))(t)
+		now := dbtest.Must(m.db.SQL.Clock(t.Context()))(t)
 		ago := func(d time.Duration) engine.Time { return engine.At(now.Add(-d)) }
 		worker := func(id, state string, until engine.Time) {
-			exec(t, db, "INSERT INTO "+db.Workers()+" (id, host, pid, state, start_time, heartbeat, lock_until) VALUES (?, 'h', 1, ?, ?, ?, ?)",
+			exec(t, m.db, "INSERT INTO "+m.db.Workers()+" (id, host, pid, state, start_time, heartbeat, lock_until) VALUES (?, 'h', 1, ?, ?, ?, ?)",
 				id, state, ago(time.Hour), ago(time.Hour), until)
 		}
 		worker("live", "working", ago(-time.Hour))
@@ -26,7 +23,7 @@ func TestGauge(t *testing.T) {
 		worker("over", "finished", ago(-time.Hour))
 
 		job := func(jobType, status, worker string, scheduled, wake engine.Time) {
-			exec(t, db, "INSERT INTO shop_mail (job_type, status, worker_id, scheduled_run_time, wake_time, timeout, priority, throttle_factor, time_windows) VALUES (?, ?, ?, ?, ?, 60, 100, 1, 'NONE')",
+			exec(t, m.db, "INSERT INTO shop_mail (job_type, status, worker_id, scheduled_run_time, wake_time, timeout, priority, throttle_factor, time_windows) VALUES (?, ?, ?, ?, ?, 60, 100, 1, 'NONE')",
 				jobType, status, worker, scheduled, wake)
 		}
 		var never engine.Time
@@ -49,14 +46,14 @@ func TestGauge(t *testing.T) {
 		job("locked", "running", "unknown", ago(99*time.Hour), never)
 		job("running", "running", "over", ago(99*time.Hour), never)
 		job("idle", "scheduled", "NONE", soon, soon)
-		logged(t, db,
+		logged(t, m.db,
 			activity.Entry{At: hour, Kind: activity.Job, State: activity.Added, Queue: "mail", JobType: "due"},
 			activity.Entry{At: hour, Kind: activity.Job, State: activity.Added, Queue: "mail", JobType: "idle"},
 			activity.Entry{At: hour, Kind: activity.Worker, State: activity.Starting})
 
 		job("group", "throttled", "NONE", ago(3*time.Second), never)
-		exec(t, db, "UPDATE "+db.Queues()+" SET throttle_limit = 20 WHERE queue = 'mail'")
-		exec(t, db, "UPDATE shop_mail SET throttle_factor = 3 WHERE state = 'running'")
+		exec(t, m.db, "UPDATE "+m.db.Queues()+" SET throttle_limit = 20 WHERE queue = 'mail'")
+		exec(t, m.db, "UPDATE shop_mail SET throttle_factor = 3 WHERE state = 'running'")
 		// A handler still runs after its answer; another job only waits for its retry decision.
 		job("due", "answered", "live", ago(99*time.Hour), never)
 		job("due", "deciding", "live", ago(99*time.Hour), never)
@@ -100,15 +97,12 @@ func TestGauge(t *testing.T) {
 
 // TestGaugeOfAnUnfitQueue: the backlog of a queue that can't be measured is unknown, not 0.
 func TestGaugeOfAnUnfitQueue(t *testing.T) {
-	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		db := open(t, driver, source)
-		m := New(db)
+	each(t, func(t *testing.T, m *Monitor) {
 		hour := complete(t, m)
 		for _, queue := range queues {
-			logged(t, db, activity.Entry{At: hour, Kind: activity.Job, State: activity.Added, Queue: queue, JobType: "send"})
+			logged(t, m.db, activity.Entry{At: hour, Kind: activity.Job, State: activity.Added, Queue: queue, JobType: "send"})
 		}
-		exec(t, db, "DROP TABLE shop_report")
+		exec(t, m.db, "DROP TABLE shop_report")
 		aggregate(t, m, hour, AggregateOptions{Gauge: true})
 		rows := stored(t, m, hour)
 		unfit, fit := rows[key{"report", "send"}], rows[key{"mail", "send"}]

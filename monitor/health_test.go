@@ -137,11 +137,11 @@ func TestJudge(t *testing.T) {
 			s, a := well(), DefaultAlert()
 			c.change(&s, &a)
 			h := a.Judge(s)
+			var got []string
+			want, said := OK, h.Text
 			for _, f := range h.Findings {
 				dbtest.Ensure(t, kindOf(f.What) >= 0, "%s is no kind of finding", f.What)
-			}
-			var got []string
-			for _, f := range h.Findings {
+				want = []Severity{OK, Warning, Critical}[max(want.Rank(), f.Severity.Rank())]
 				line := string(f.Severity) + " " + f.What
 				if f.Queue != nil {
 					line += " " + *f.Queue
@@ -152,21 +152,11 @@ func TestJudge(t *testing.T) {
 				got = append(got, line)
 				dbtest.Ensure(t, f.Value > f.Limit, "%v is not more than %v: %s", f.Value, f.Limit, f.Text)
 			}
-			diff := cmp.Diff(c.want, strings.Join(got, "\n"))
-			dbtest.Ensure(t, diff == "", "(-want +got):\n%s", diff)
-			want := OK
-			for _, f := range h.Findings {
-				if f.Severity.Rank() > want.Rank() {
-					want = f.Severity
-				}
-			}
+			dbtest.Same(t, cmp.Diff(c.want, strings.Join(got, "\n")), "", "(-want +got)")
 			if len(h.Findings) > 0 {
-				if !strings.Contains(h.Findings[0].Text, c.text) {
-					t.Errorf("the first says %q, want %q in it", h.Findings[0].Text, c.text)
-				}
-			} else if !strings.Contains(h.Text, c.text) {
-				t.Errorf("the verdict says %q, want %q in it", h.Text, c.text)
+				said = h.Findings[0].Text
 			}
+			dbtest.Ensure(t, strings.Contains(said, c.text), "it says %q, want %q in it", said, c.text)
 			dbtest.Same(t, h.Severity, want, "the verdict")
 		})
 	}

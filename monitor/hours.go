@@ -55,11 +55,7 @@ func (m *Monitor) Missing(ctx context.Context, t time.Time) ([]time.Time, error)
 // MissingSince returns the complete hours (UTC) from since on that were not aggregated, oldest first. The activity of
 // there can still be counted; the activity of gone was purged. Hours before Begin are not missing.
 func (m *Monitor) MissingSince(ctx context.Context, since time.Time) (there, gone []time.Time, err error) {
-	last, err := m.LastComplete(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	missing, err := m.missing(ctx, hourOf(since), last.Add(time.Hour))
+	missing, err := m.missing(ctx, hourOf(since), never.Time)
 	if err != nil || len(missing) == 0 {
 		return nil, nil, err
 	}

@@ -32,6 +32,12 @@ func open(t *testing.T, driver, source string) *schema.DB {
 	return db
 }
 
+// each runs a test beside others, on a new database of each engine.
+func each(t *testing.T, f func(t *testing.T, m *Monitor)) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, driver, source string) { f(t, New(open(t, driver, source))) })
+}
+
 // fataler is a *testing.T or a *rapid.T.
 type fataler interface {
 	Helper()

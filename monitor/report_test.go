@@ -32,9 +32,7 @@ func sum(entries []activity.Entry, aggregated map[time.Time]bool, from, to time.
 }
 
 func TestReportMergesHours(t *testing.T) {
-	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		m := New(open(t, driver, source))
+	each(t, func(t *testing.T, m *Monitor) {
 		hour := complete(t, m)
 		to := hour.Add(time.Hour)
 		r := rand.New(rand.NewPCG(7, 7))
@@ -141,9 +139,7 @@ func hoursOf(entries []activity.Entry, aggregated map[time.Time]bool, to, measur
 
 // A corrupt histogram removes the percentiles of the windows with its hour, and of no others.
 func TestReportWithoutHistogram(t *testing.T) {
-	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		m := New(open(t, driver, source))
+	each(t, func(t *testing.T, m *Monitor) {
 		hour := complete(t, m)
 		for _, ago := range []int{0, 7} {
 			at := hour.Add(time.Duration(-ago) * time.Hour)
@@ -163,16 +159,13 @@ func TestReportWithoutHistogram(t *testing.T) {
 }
 
 func TestMissing(t *testing.T) {
-	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		m := New(open(t, driver, source))
+	each(t, func(t *testing.T, m *Monitor) {
 		hour := complete(t, m)
 		ago := func(n int) time.Time { return hour.Add(time.Duration(-n) * time.Hour) }
 		want := func(what string, at time.Time, want ...time.Time) {
 			t.Helper()
 			got := dbtest.Must(m.Missing(t.Context(), at))(t)
-			diff := cmp.Diff(append([]time.Time{}, want...), got)
-			dbtest.Ensure(t, diff == "", "%s (-want +got):\n%s", what, diff)
+			dbtest.Same(t, cmp.Diff(append([]time.Time{}, want...), got), "", "%s (-want +got)", what)
 		}
 		want("nothing has happened yet", hour)
 		logged(t, m.db, activity.Entry{At: hour.Add(2 * time.Hour), Kind: activity.Worker, State: activity.Starting})

@@ -33,10 +33,7 @@ func started(t fataler, db *schema.DB, ticks ...workers.Tick) {
 
 // The ticks of windows equal a recount of the workers.
 func TestTicksEqualRecount(t *testing.T) {
-	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		db := open(t, driver, source)
-		m := New(db)
+	each(t, func(t *testing.T, m *Monitor) {
 		last := complete(t, m)
 		r := rand.New(rand.NewPCG(3, 5))
 		var all []workers.Tick
@@ -46,7 +43,7 @@ func TestTicksEqualRecount(t *testing.T) {
 				At: engine.At(last.Add(time.Hour).Add(-time.Duration(r.Int64N(int64(18*time.Hour)/1000)) * 1000)),
 			})
 		}
-		started(t, db, append(all, workers.Tick{Host: "h0", At: engine.At(last.Add(-8 * 24 * time.Hour))})...) // before the ticks that are read
+		started(t, m.db, append(all, workers.Tick{Host: "h0", At: engine.At(last.Add(-8 * 24 * time.Hour))})...) // before the ticks that are read
 		slices.SortFunc(all, func(a, b workers.Tick) int { return cmp.Compare(a.At.UnixMicro(), b.At.UnixMicro()) })
 		recount := func(host string, from, to time.Time) (s TickSums) {
 			before := time.Time{}
@@ -85,8 +82,7 @@ func TestTicksEqualRecount(t *testing.T) {
 				name := fmt.Sprint("h", h)
 				want.Hosts = append(want.Hosts, HostTicks{name, recount(name, to.Add(-length), to)})
 			}
-			diff := diff.Diff(want, report.Windows[i].Ticks, cmpopts.IgnoreUnexported(TickSums{}))
-			dbtest.Ensure(t, diff == "", "%s (-recount +got):\n%s", length, diff)
+			dbtest.Same(t, diff.Diff(want, report.Windows[i].Ticks, cmpopts.IgnoreUnexported(TickSums{})), "", "%s (-recount +got)", length)
 		}
 	})
 }

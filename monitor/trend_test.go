@@ -35,7 +35,6 @@ func (h hourOfType) counts() Counts {
 }
 
 func TestTrends(t *testing.T) {
-	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
 	last := func(hours int) func(int) bool { return func(n int) bool { return n < hours } }
 	types := map[string]struct {
@@ -86,8 +85,7 @@ func TestTrends(t *testing.T) {
 			want[name] = c.want
 		}
 	}
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		m := New(open(t, driver, source))
+	each(t, func(t *testing.T, m *Monitor) {
 		hour := time.Date(2025, 3, 6, 17, 0, 0, 0, time.UTC)
 		dbtest.OK(t, m.db.SQL.Tx(t.Context(), func(tx *engine.Tx) error {
 			for n := range 336 {
@@ -126,8 +124,7 @@ func TestTrends(t *testing.T) {
 			}
 			got[trend.JobType] += trend.Window + " " + trend.Text
 		}
-		diff := cmp.Diff(want, got)
-		dbtest.Ensure(t, diff == "", "(-want +got):\n%s", diff)
+		dbtest.Same(t, cmp.Diff(want, got), "", "(-want +got)")
 		for _, trend := range trends {
 			if trend.JobType == "over" && (trend.Until == nil || !trend.Until.Equal(hour.Add(-2*time.Hour)) || !trend.Since.Equal(hour.Add(-4*time.Hour))) {
 				t.Errorf("%+v", trend)

@@ -114,6 +114,10 @@ func (db *DB) Lacks(err error, queue string) bool {
 }
 
 // unopened is a DB without a database, for its statements.
-func unopened(d engine.Dialect, names Names) *DB {
+func unopened(driver string, names Names) *DB {
+	d := engine.SQLite
+	if driver == engine.MySQL.Engine {
+		d = engine.MySQL
+	}
 	return &DB{SQL: &engine.DB{Dialect: d}, Names: names, fit: &sync.Map{}}
 }

@@ -85,7 +85,7 @@ func Grants(o Options, names Names, queues []Queue) (Rights, error) {
 	if err != nil || cfg.DBName == "" {
 		return Rights{}, fmt.Errorf("%w: database.dsn is not of the form user:password@tcp(host:3306)/database", ErrConfig)
 	}
-	units, err := unopened(engine.MySQL, names).units(queues)
+	units, err := unopened(engine.MySQL.Engine, names).units(queues)
 	if err != nil {
 		return Rights{}, err
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/google/go-cmp/cmp"
-	"github.com/jmoiron/sqlx"
 
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/schema"
@@ -81,8 +80,7 @@ func TestMigrateWaits(t *testing.T) {
 // TestMigrateGivesUp: a program that holds init's lock for longer than a migration waits is named, and the migration ends.
 func TestMigrateGivesUp(t *testing.T) {
 	db := dbtest.Open(t, "mysql", dbtest.MySQL(t), "emails")
-	pool := sqlx.NewDb(db.SQL.DB, db.SQL.Engine)
-	other, conn := dbtest.Must(pool.Connx(t.Context()))(t), dbtest.Must(pool.Connx(t.Context()))(t)
+	other, conn := dbtest.Must(db.SQL.Connx(t.Context()))(t), dbtest.Must(db.SQL.Connx(t.Context()))(t)
 	defer func() { _, _ = other.Close(), conn.Close() }()
 	var id int64
 	dbtest.OK(t, other.QueryRowContext(t.Context(), "SELECT IF(GET_LOCK(CONCAT('hipq.', LEFT(SHA2(DATABASE(), 256), 16)), 0), CONNECTION_ID(), 0)").Scan(&id))

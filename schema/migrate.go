@@ -91,10 +91,7 @@ func cutStatements(text string) []string {
 
 // DDL returns all statements that Migrate would run in an empty database of this driver.
 func DDL(driver string, names Names, queues []Queue) (string, error) {
-	db := unopened(engine.SQLite, names)
-	if driver == engine.MySQL.Engine {
-		db = unopened(engine.MySQL, names)
-	}
+	db := unopened(driver, names)
 	units, err := db.units(queues)
 	if err != nil {
 		return "", err
@@ -167,7 +164,7 @@ func (db *DB) migration(ctx context.Context) (m migration, end func(error) error
 		pool = engine.New(unlimited{pool.Connector}, engine.MySQL)
 		closed = pool.Close
 	}
-	conn, err := sqlx.NewDb(pool.DB, pool.Engine).Connx(ctx)
+	conn, err := pool.Connx(ctx)
 	if err != nil {
 		return m, nil, errors.Join(err, closed())
 	}

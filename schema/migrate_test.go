@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jmoiron/sqlx"
-
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/schema"
 )
@@ -96,7 +94,7 @@ func TestCheckOnce(t *testing.T) {
 // TestMigrateGivenUp: a caller that gives up at the last moment leaves no open transaction in the pool.
 func TestMigrateGivenUp(t *testing.T) {
 	db := dbtest.Open(t, "sqlite", dbtest.SQLite(t), "emails")
-	conn := dbtest.Must(sqlx.NewDb(db.SQL.DB, db.SQL.Engine).Connx(t.Context()))(t)
+	conn := dbtest.Must(db.SQL.Connx(t.Context()))(t)
 	defer conn.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	end := dbtest.Must(db.BeginMigration(ctx, conn))(t)

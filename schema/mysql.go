@@ -40,30 +40,28 @@ func (o Options) connector() (driver.Connector, error) {
 	if err := checkOptions(o.DSN, cfg); err != nil {
 		return nil, err
 	}
-	addrs, err := o.servers(cfg)
+	servers, err := o.servers(cfg)
 	if err != nil {
 		return nil, err
 	}
 	begin := 0
 	if len(o.Nodes) > 0 {
 		name, _ := os.Hostname() // hosts without a name all start at the same node
-		begin = NodeOf(cmp.Or(o.Host, name), len(addrs))
+		begin = NodeOf(cmp.Or(o.Host, name), len(servers))
 	}
-	if len(addrs) == 1 {
-		cfg.Addr = addrs[0]
-		return o.session(cfg)
+	if len(servers) == 1 {
+		return o.session(servers[0])
 	}
 	var first driver.Connector
-	list := make([]engine.Node, len(addrs))
-	for i, addr := range addrs {
-		one := cfg.Clone()
-		one.Addr = addr
+	list := make([]engine.Node, len(servers))
+	for i, one := range servers {
+		list[i].Name = one.Addr
 		s, err := o.session(one)
 		if err != nil {
 			return nil, err
 		}
 		first = cmp.Or[driver.Connector](first, s)
-		list[i] = engine.Node{Name: addr, Connect: s.connectNode}
+		list[i].Connect = s.connectNode
 	}
 	return engine.Nodes(first, list, begin), nil
 }

@@ -34,10 +34,6 @@ func allowed(name, rest string, most int) bool {
 	return len(name) <= most && strings.Trim(name, letters+rest) == "" && name != "" && strings.Contains(letters, name[:1])
 }
 
-func instanceName(name string) bool { return allowed(name, "_", maxInstance) }
-
-func queueName(name string) bool { return allowed(name, "_0123456789", maxQueue) }
-
 func tableName(name string) bool { return allowed(name, "_0123456789", maxTable) }
 
 // Names names the tables of one instance.
@@ -70,7 +66,7 @@ func NewNames(instance, template string) (Names, error) {
 // NewNamesFunc is NewNames for your own naming function. table must be pure. It is also called with the reserved names
 // of the instance-wide tables. Each result is checked against the allow-list.
 func NewNamesFunc(instance string, table func(instance, queue string) string) (Names, error) {
-	if !instanceName(instance) {
+	if !allowed(instance, "_", maxInstance) {
 		return Names{}, fmt.Errorf("%w: instance %q (lower case letters and underscores, a letter first, at most 32)", ErrName, instance)
 	}
 	n := Names{instance: instance, table: table}
@@ -100,7 +96,7 @@ func (n Names) Instance() string { return n.instance }
 
 // CheckQueue checks a queue's name and returns the name of its table.
 func (n Names) CheckQueue(queue string) (table string, err error) {
-	if !queueName(queue) {
+	if !allowed(queue, "_0123456789", maxQueue) {
 		return "", fmt.Errorf("%w: queue %q (lower case letters, digits and underscores, a letter first, at most 48)", ErrName, queue)
 	}
 	if slices.Contains(instanceTables, queue) {

@@ -45,14 +45,13 @@ func (o Options) Servers() (addrs []string, alone []Options, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	list, err := o.servers(cfg)
-	for _, addr := range list {
-		cfg.Addr = addr
+	servers, err := o.servers(cfg)
+	for _, of := range servers {
 		one := o
-		one.DSN, one.Nodes = cfg.FormatDSN(), nil
-		alone = append(alone, one)
+		one.DSN, one.Nodes = of.FormatDSN(), nil
+		addrs, alone = append(addrs, of.Addr), append(alone, one)
 	}
-	return list, alone, err
+	return addrs, alone, err
 }
 
 // connectNode connects to a node of a cluster if the node may commit and has all data. Of servers that replicate to
@@ -140,22 +139,24 @@ func (db *DB) Nodes() (places []int, of int) {
 	return db.SQL.NodesTried(), db.nodes
 }
 
-// servers are the addresses of the Nodes, or of the DSN.
-func (o Options) servers(cfg *mysql.Config) ([]string, error) {
-	switch {
-	case len(o.Nodes) == 0:
-		return addresses(cfg), nil
-	case cfg.Net == "unix": // sockets
-		return o.Nodes, nil
+// servers are the configs for each of the Nodes, or of the addresses in the DSN, in order.
+func (o Options) servers(cfg *mysql.Config) (all []*mysql.Config, err error) {
+	addrs := addresses(cfg)
+	if len(o.Nodes) > 0 {
+		addrs = o.Nodes
 	}
-	addrs := make([]string, len(o.Nodes))
-	for i, node := range o.Nodes {
-		if err := CheckNode(node); err != nil {
-			return nil, fmt.Errorf("%w: database.nodes[%d]: %w", ErrConfig, i, err)
+	for i, addr := range addrs {
+		if len(o.Nodes) > 0 && cfg.Net != "unix" { // no socket
+			if err := CheckNode(addr); err != nil {
+				return nil, fmt.Errorf("%w: database.nodes[%d]: %w", ErrConfig, i, err)
+			}
+			addr = withPort(addr)
 		}
-		addrs[i] = withPort(node)
+		one := cfg.Clone()
+		one.Addr = addr
+		all = append(all, one)
 	}
-	return addrs, nil
+	return all, nil
 }
 
 // withPort adds MySQL's default port to an address without one.

@@ -4,27 +4,13 @@ import (
 	"cmp"
 	"database/sql"
 	"fmt"
-	"iter"
 	"math"
 	"strings"
-
-	"github.com/hipq/hipq/internal/texts"
 )
 
 // ClaimIndex is the name of the index for claims. It has a range for each status, shard, part and job type; in a range,
 // jobs are in the order of claims.
 const ClaimIndex = "claim"
-
-// claimOrder are the columns of the order of claims. The tables, the index, the procedures, and Position follow them.
-// To change the order, change this list, Position, and its methods Into, Args and Compare. What reads run_rank by its name
-// (admin's and monitor's ranges) is about that column alone.
-var claimOrder = []column{
-	{"run_rank", "BIGINT"},
-	{"scheduled_run_time", "DATETIME(6)"},
-	{"id", "BIGINT"},
-}
-
-type column struct{ name, mysqlType string }
 
 // Position is a job's position in the order of claims.
 type Position struct {
@@ -53,38 +39,29 @@ func (r *rank) Scan(src any) error {
 	return err
 }
 
-var (
-	// ClaimOrder is the order of claims, for ORDER BY.
-	ClaimOrder = listOrder("")
-	// Behind is the condition for jobs claimed after a Position. Its parameters are Args.
-	Behind = anyTerm(compared(">", "?"))
+const (
+	// ClaimOrder is the order of claims, for ORDER BY. Position, Behind and Ahead follow it, and so do the procedures grab and let_in.
+	ClaimOrder = "run_rank, scheduled_run_time, id"
+	// Behind is the condition for jobs claimed after a Position. Its parameters are Args. It is spelled out, because MySQL can't use
+	// an index range for (a, b, c) > (x, y, z).
+	Behind = "(run_rank > ? OR run_rank = ? AND scheduled_run_time > ? OR run_rank = ? AND scheduled_run_time = ? AND id > ?)"
 	// Ahead is the condition for jobs claimed before a Position. Its parameters are Args.
-	Ahead = anyTerm(compared("<", "?"))
+	Ahead = "(" + ahead1 + " OR " + ahead2 + " OR " + ahead3 + ")"
+
+	ahead1 = "run_rank < ?"
+	ahead2 = "run_rank = ? AND scheduled_run_time < ?"
+	ahead3 = "run_rank = ? AND scheduled_run_time = ? AND id < ?"
 	// the attempt is for counts of jobs that wait for a retry, which would otherwise read each row
 	claimColumns = "(" + RangeColumns + ", " + ClaimOrder + ", attempt)"
 )
 
 // Args are the parameters of Behind and Ahead.
-func (p Position) Args() (args []any) {
-	values := []any{p.Rank, p.At, p.ID}
-	for i := range values {
-		args = append(args, values[:i+1]...)
-	}
-	return args
-}
+func (p Position) Args() []any { return []any{p.Rank, p.Rank, p.At, p.Rank, p.At, p.ID} }
 
 // TermsAhead are Ahead's terms and their parameters. Each is a range of the index in a Range, but not each engine uses the index
 // for a condition with OR.
-func (p Position) TermsAhead() iter.Seq2[string, []any] {
-	return func(yield func(string, []any) bool) {
-		args := p.Args()
-		for i, term := range compared("<", "?") {
-			if n := i + 1; !yield(term, args[:n:n]) {
-				return
-			}
-			args = args[i+1:]
-		}
-	}
+func (p Position) TermsAhead() map[string][]any {
+	return map[string][]any{ahead1: {p.Rank}, ahead2: {p.Rank, p.At}, ahead3: {p.Rank, p.At, p.ID}}
 }
 
 // Range is a range of the claim index in which jobs are in the order of claims.
@@ -107,44 +84,7 @@ func (r Range) Args() []any { return []any{r.Status, r.Place, r.Part, r.JobType}
 
 // PositionOf lists the columns for Into, of a table or of a subquery with them.
 func (db *DB) PositionOf(table string) string {
-	list := make([]string, len(claimOrder))
-	for i, of := range claimOrder {
-		if list[i] = table + "." + of.name; strings.HasSuffix(of.name, "_time") {
-			list[i] = db.SQL.TimeText(list[i])
-		}
-	}
-	return strings.Join(list, ", ")
-}
-
-func listOrder(prefix string) string {
-	return prefix + strings.Join(texts.Map(claimOrder, func(of column) string { return of.name }), ", "+prefix)
-}
-
-// compared compares a row's position with values: parameters, or variables with a prefix. One of the terms must be true. They are
-// spelled out, because MySQL can't use an index range for (a, b, c) > (x, y, z).
-func compared(how, values string) (terms []string) {
-	same := ""
-	for _, of := range claimOrder {
-		value := values
-		if value != "?" {
-			value += of.name
-		}
-		terms = append(terms, same+of.name+" "+how+" "+value)
-		same += of.name + " = " + value + " AND "
-	}
-	return terms
-}
-
-func anyTerm(terms []string) string { return "(" + strings.Join(terms, " OR ") + ")" }
-
-// orderInSQL inserts the order of claims into a procedure's text, which has a position in variables.
-func orderInSQL() *strings.Replacer {
-	var declared strings.Builder
-	for _, of := range claimOrder {
-		fmt.Fprintf(&declared, "DECLARE v_%s %s; ", of.name, of.mysqlType)
-	}
-	return strings.NewReplacer("{order}", ClaimOrder, "{position}", listOrder("v_"), "{behind position}", anyTerm(compared(">", "v_")),
-		"{declare position}", strings.TrimSpace(declared.String()))
+	return table + ".run_rank, " + db.SQL.TimeText(table+".scheduled_run_time") + ", " + table + ".id"
 }
 
 // Queue is a queue with a table.

@@ -132,7 +132,7 @@ func (db *DB) procedure(u unit, file string) procedure {
 		"{text}", "LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", "{id}", "CHAR(36) CHARACTER SET ascii COLLATE ascii_bin",
 		"{now}", nowInProcedures, "{counts}", Counts, "{default_policy}", DefaultPolicy, "{no_reason}", "the handler gave no reason",
 		"{patience}", strconv.Itoa(int(claim.Patience/time.Second)), "{ask_every}", strconv.Itoa(int(claim.AskEvery/time.Second)),
-	).Replace(db.inlined(orderInSQL().Replace(textOf(sqlFiles, file))))))
+	).Replace(db.inlined(textOf(sqlFiles, file)))))
 	return p
 }
 
@@ -162,11 +162,8 @@ const DefaultPolicy = `{"attempts":3,"delay":60000000000,"backoff":"exponential"
 // ProceduresDDL returns all that MakeProcedures would run in a database without procedures, for the server's own
 // client. It is empty for SQLite, which has none.
 func ProceduresDDL(driver string, names Names, queues []Queue) (string, error) {
-	if driver != engine.MySQL.Engine {
-		return "", nil
-	}
-	list, err := unopened(engine.MySQL, names).procedures(queues)
-	if err != nil {
+	list, err := unopened(driver, names).procedures(queues)
+	if err != nil || len(list) == 0 {
 		return "", err
 	}
 	var b strings.Builder

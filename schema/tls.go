@@ -54,14 +54,10 @@ func (o Options) ways() (all []*mysql.Config) {
 	if err != nil || o.TLS != nil {
 		return nil
 	}
-	addrs, err := o.servers(cfg)
+	all, err = o.servers(cfg)
 	if err != nil { // a node of the wrong form is a mistake of its own
-		addrs = addresses(cfg)
-	}
-	for _, addr := range addrs {
-		one := cfg.Clone()
-		one.Addr = addr
-		all = append(all, one)
+		o.Nodes = nil
+		all, _ = o.servers(cfg)
 	}
 	return all
 }

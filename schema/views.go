@@ -133,10 +133,6 @@ func (db *DB) MakeViews(ctx context.Context, queues []Queue) (made []string, err
 
 // ViewsDDL returns all that MakeViews would run in a database without views.
 func ViewsDDL(driver string, names Names, queues []Queue) (string, error) {
-	db := unopened(engine.SQLite, names)
-	if driver == engine.MySQL.Engine {
-		db = unopened(engine.MySQL, names)
-	}
-	list, err := db.views(queues)
+	list, err := unopened(driver, names).views(queues)
 	return strings.Join(texts.Map(list, func(v view) string { return v.create + ";\n" }), "\n"), err
 }

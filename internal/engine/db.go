@@ -18,12 +18,10 @@ import (
 
 // DB is a database. It is safe for concurrent use.
 type DB struct {
-	*sql.DB
+	*sqlx.DB
 	Dialect
 	// Connector makes the connections; nil if they are an application's.
 	Connector driver.Connector
-	// mapped is the same database for reading rows into structs.
-	mapped *sqlx.DB
 	// lender is the application's pool if the connections are its own: see Borrow.
 	lender *sql.DB
 	// nodes are alternative servers; nil if there is only one server.
@@ -53,22 +51,12 @@ func New(connector driver.Connector, d Dialect) *DB {
 
 // On returns the database of these connections.
 func On(pool *sql.DB, d Dialect) *DB {
-	return &DB{DB: pool, Dialect: d, mapped: sqlx.NewDb(pool, d.driver), writing: make(chan struct{}, 1)}
-}
-
-// GetContext reads one row into a value or a struct. It fails with sql.ErrNoRows if there is none.
-func (db *DB) GetContext(ctx context.Context, dest any, query string, args ...any) error {
-	return db.mapped.GetContext(ctx, dest, query, args...)
-}
-
-// SelectContext reads all rows into a slice.
-func (db *DB) SelectContext(ctx context.Context, dest any, query string, args ...any) error {
-	return db.mapped.SelectContext(ctx, dest, query, args...)
+	return &DB{DB: sqlx.NewDb(pool, d.driver), Dialect: d, writing: make(chan struct{}, 1)}
 }
 
 // Each reads a query's rows into structs and calls f with each, one by one. It stops at f's first error.
 func Each[T any](ctx context.Context, db *DB, query string, args []any, f func(T) error) error {
-	rows, err := db.mapped.QueryxContext(ctx, query, args...)
+	rows, err := db.QueryxContext(ctx, query, args...)
 	if err != nil {
 		return err
 	}
@@ -137,14 +125,14 @@ func (db *DB) CatchUp(ctx context.Context) error {
 // Read runs queries outside a transaction, otherwise like Tx.Read.
 func (db *DB) Read(ctx context.Context, queries ...Query) error {
 	if db.lender != nil { // one connection for all of them
-		conn, err := db.mapped.Connx(ctx)
+		conn, err := db.Connx(ctx)
 		if err != nil {
 			return err
 		}
 		defer func() { _ = conn.Close() }()
 		return ReadOn(ctx, conn, queries...)
 	}
-	return (&Tx{on: db.mapped, together: db.together, packet: db.Packet}).Read(ctx, queries...)
+	return (&Tx{on: db.DB, together: db.together, packet: db.Packet}).Read(ctx, queries...)
 }
 
 // IsHeld says whether another transaction locks a row, if the engine can skip locked rows. A missing row also counts as held.

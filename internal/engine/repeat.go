@@ -148,7 +148,7 @@ func (db *DB) once(ctx context.Context, mayBeDone bool, skipLocked string, first
 			return fmt.Errorf("begin: %w", ctx.Err())
 		}
 	}
-	conn, err := db.mapped.Connx(ctx)
+	conn, err := db.Connx(ctx)
 	if err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}

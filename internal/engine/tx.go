@@ -65,7 +65,7 @@ const bufferMax = 256 << 10
 // Join lets hipq work in an application's transaction, without its time until SetClock. The application commits and repeats
 // it.
 func (db *DB) Join(tx *sql.Tx) *Tx {
-	return &Tx{SkipLocked: db.skipLocked, on: &sqlx.Tx{Tx: tx, Mapper: db.mapped.Mapper}, now: db.NowSQL, foreign: db.Engine == MySQL.Engine}
+	return &Tx{SkipLocked: db.skipLocked, on: &sqlx.Tx{Tx: tx, Mapper: db.Mapper}, now: db.NowSQL, foreign: db.Engine == MySQL.Engine}
 }
 
 // SetClock sets the transaction's time to now, by the database's clock: for a transaction that first waited for others.

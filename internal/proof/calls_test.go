@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/dbtest"
-	"github.com/hipq/hipq/internal/proof/trace"
 )
 
 func init() {
@@ -23,12 +22,12 @@ func init() {
 
 // places are the calls of a tick, by the process that makes them: about how many each makes for ten jobs.
 var places = []struct {
-	role trace.Role
+	role processRole
 	most int
-}{{trace.Worker, 800}, {trace.Guard, 50}, {trace.Fork, 60}, {trace.Handler, 300}}
+}{{roleWorker, 800}, {roleGuard, 50}, {roleFork, 60}, {roleHandler, 300}}
 
 // place returns the n-th of all places, from 0, and begins again after the last.
-func place(n int) (role trace.Role, at int) {
+func place(n int) (role processRole, at int) {
 	all := 0
 	for _, p := range places {
 		all += p.most
@@ -65,13 +64,13 @@ func calls(r *round) {
 const slower = 20 * time.Second
 
 // atCall runs a tick with one fault at one call.
-func (r *round) atCall(rng *rand.Rand, role trace.Role, at int) {
+func (r *round) atCall(rng *rand.Rand, role processRole, at int) {
 	after, kind := rng.IntN(2) == 0, rng.IntN(10)
 	pause := time.Duration(rng.Int64N(int64(2 * lockFor)))
 	t := &tick{cmd: r.command("work", "--run-for", "2s", "--json"), began: time.Now(), ended: make(chan struct{}), stopped: slower}
 	t.cmd.Stderr, t.cmd.Stdout = &t.said, &t.said
 	number := 0
-	tr, err := trace.Start(t.cmd, trace.Options{Hook: func(c *trace.Call) {
+	tr, err := startTrace(t.cmd, traceOptions{Hook: func(c *tracedCall) {
 		if c.Role != role {
 			return
 		}
@@ -84,7 +83,7 @@ func (r *round) atCall(rng *rand.Rand, role trace.Role, at int) {
 				return
 			}
 		}
-		if c.Role == trace.Worker || kind == 6 {
+		if c.Role == roleWorker || kind == 6 {
 			r.harm(t)
 		}
 		when := map[bool]string{true: "after", false: "before"}[c.Returned]

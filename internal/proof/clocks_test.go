@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hipq/hipq/internal/dbtest"
-	"github.com/hipq/hipq/internal/proof/trace"
 )
 
 func init() {
@@ -27,7 +26,7 @@ type clock struct {
 	shift func(time.Duration)
 	by    time.Duration
 	// host is that of the commands, if the database has another.
-	host *trace.Clock
+	host *tracedClock
 }
 
 func (c *clock) now() time.Time { return time.Now().UTC().Add(c.by) }
@@ -46,7 +45,7 @@ func (c *clock) set(by time.Duration) {
 
 // clocks goes step by step through a change of a zone's clocks, and then lets the clocks jump while everything is at work.
 func clocks(r *round) {
-	var host trace.Clock
+	var host tracedClock
 	c := &clock{r: r, shift: host.Set}
 	if r.driver == "mysql" {
 		r.source, c.shift = dbtest.ShiftedMySQL(r.t)
@@ -54,7 +53,7 @@ func clocks(r *round) {
 	} else {
 		r.source += ".shifted"
 	}
-	r.traced(trace.Options{Only: []string{}, Clock: &host})
+	r.traced(traceOptions{Clock: &host})
 	r.settings.rate = 0 // when a clock goes back, its seconds have more starts
 	d := newDay(c)
 	c.set(time.Until(d.change.Add(-113 * time.Minute)))

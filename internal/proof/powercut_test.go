@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/dbtest"
-	"github.com/hipq/hipq/internal/proof/trace"
 )
 
 func init() {
@@ -35,8 +34,8 @@ func powercut(r *round) {
 	live := func(what string, f func(context.Context), after time.Duration) {
 		base := filepath.Join(r.t.TempDir(), "base")
 		dbtest.OK(r.t, os.CopyFS(base, os.DirFS(disk)))
-		log := &trace.Log{}
-		runs := r.traced(trace.Options{Only: []string{}, Record: disk, Log: log})
+		log := &changeLog{}
+		runs := r.traced(traceOptions{Record: disk, Log: log})
 		ctx, stop := context.WithCancel(r.t.Context())
 		ended := make(chan struct{})
 		go func() {
@@ -55,7 +54,7 @@ func powercut(r *round) {
 		<-ended
 		dbtest.OK(r.t, os.RemoveAll(disk))
 		dbtest.OK(r.t, os.Mkdir(disk, 0o700))
-		dbtest.OK(r.t, trace.PowerCut(base, log.Changes(), rng, disk))
+		dbtest.OK(r.t, cutPower(base, log.Changes(), rng, disk))
 		r.starter, r.dark = nil, false
 	}
 	r.configure(r.source)
@@ -80,15 +79,15 @@ func powercut(r *round) {
 }
 
 // traced has all commands of the round traced from now on. runs are those that run.
-func (r *round) traced(o trace.Options) (runs map[*trace.Trace]bool) {
-	runs = map[*trace.Trace]bool{}
+func (r *round) traced(o traceOptions) (runs map[*trace]bool) {
+	runs = map[*trace]bool{}
 	r.starter = func(c *exec.Cmd) (wait func(), err error) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if r.dark {
 			return nil, errors.New("the power is off")
 		}
-		t, err := trace.Start(c, o)
+		t, err := startTrace(c, o)
 		if err != nil {
 			return nil, err
 		}

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -20,7 +19,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hipq/hipq/internal/dbtest"
-	"github.com/hipq/hipq/internal/proof/trace"
 )
 
 func init() {
@@ -57,10 +55,10 @@ type shortage struct {
 
 var (
 	shortages = []shortage{
-		{"the disk is full", trace.Writes, syscall.ENOSPC},
-		{"the disk reports errors", trace.Writes, syscall.EIO},
-		{"no descriptors", trace.Descriptors, syscall.EMFILE},
-		{"no processes", trace.Starts, syscall.EAGAIN},
+		{"the disk is full", writeCalls, syscall.ENOSPC},
+		{"the disk reports errors", writeCalls, syscall.EIO},
+		{"no descriptors", descriptorCalls, syscall.EMFILE},
+		{"no processes", startCalls, syscall.EAGAIN},
 	}
 	whom = []string{"workers", "guards", "forks", "handlers", "clients", "everything"}
 	// tight are the other shortages.
@@ -172,18 +170,18 @@ func (s *scarcity) lack(now *shortage, who string) string {
 }
 
 // hook makes calls of a command's processes fail.
-func (s *scarcity) hook(verb string) func(*trace.Call) {
-	return func(c *trace.Call) {
+func (s *scarcity) hook(verb string) func(*tracedCall) {
+	return func(c *tracedCall) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		who := map[trace.Role]string{trace.Worker: "workers", trace.Guard: "guards", trace.Fork: "forks", trace.Handler: "handlers"}[c.Role]
+		who := map[processRole]string{roleWorker: "workers", roleGuard: "guards", roleFork: "forks", roleHandler: "handlers"}[c.Role]
 		if verb != "work" {
 			who = "clients"
 		}
 		switch {
 		case s.now == nil || s.who != "everything" && s.who != who:
 			return
-		case !c.Is(s.now.calls), c.Is(trace.Writes) && !c.OnFile():
+		case !c.Is(s.now.calls), c.Is(writeCalls) && !c.OnFile():
 			return
 		}
 		if s.met++; s.met < s.from || (s.met-s.from)%s.every != 0 {
@@ -207,7 +205,7 @@ func (s *scarcity) start(c *exec.Cmd) (wait func(), err error) {
 	if plain {
 		return func() { _ = c.Wait() }, c.Start()
 	}
-	t, err := trace.Start(c, trace.Options{Hook: s.hook(c.Args[1])})
+	t, err := startTrace(c, traceOptions{Hook: s.hook(c.Args[1])})
 	return func() {
 		err := t.Wait(5 * time.Minute)
 		dbtest.Ensure(s.t, err == nil, "%s: %v", c.Args[1:], err)
@@ -285,12 +283,9 @@ func (s *scarcity) limit(field string, resource int, more uint64) string {
 	for end := time.Now().Add(time.Duration(1+s.rng.IntN(4)) * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		for _, t := range s.running() {
 			pid := t.cmd.Process.Pid
-			status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-			_, value, _ := strings.Cut(string(status), field)
-			value, _, _ = strings.Cut(value, " kB")
-			n, err := strconv.ParseUint(strings.TrimSpace(value), 10, 64)
+			n := uint64(statusOf(pid, field))
 			var was unix.Rlimit
-			if _, is := limited[pid]; is || err != nil || unix.Prlimit(pid, resource, nil, &was) != nil {
+			if _, is := limited[pid]; is || n == 0 || unix.Prlimit(pid, resource, nil, &was) != nil {
 				continue
 			}
 			s.harm(t)

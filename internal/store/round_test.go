@@ -134,7 +134,7 @@ func TestAnswerBeforeTheRoundIsRepeated(t *testing.T) {
 // held opens a transaction that locks the rows of a query, until letGo.
 func (s env) held(query string) (letGo func()) {
 	s.t.Helper()
-	tx := must[*sqlx.Tx](s.t)(sqlx.NewDb(s.db.SQL.DB, "mysql").Beginx())
+	tx := must[*sqlx.Tx](s.t)(s.db.SQL.Beginx())
 	s.t.Cleanup(func() { _ = tx.Rollback() })
 	var found []string
 	err := tx.Select(&found, query+" FOR UPDATE")

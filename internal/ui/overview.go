@@ -20,7 +20,7 @@ type queueRow struct {
 }
 
 func (v *view) rows(queues ...*queue.Queue) (rows []queueRow, err error) {
-	tallies, err := admin.Tallies(v.r.Context(), queues...)
+	tallies, err := admin.Tallies(v.r.Context(), admin.TallyMost, queues...)
 	for n, tally := range tallies {
 		rows = append(rows, queueRow{queues[n].Name, tally})
 	}

@@ -3,7 +3,6 @@ package admin
 import (
 	"cmp"
 	"context"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -51,7 +50,7 @@ type Grouping struct {
 func NewGrouping(by Filter, queues ...*queue.Queue) *Grouping {
 	by.Status, by.Limit = cmp.Or(by.Status, Failed), 0
 	g := &Grouping{by: by, queues: texts.Map(queues, Of), after: make([]string, len(queues))}
-	g.groups = texts.Map(queues, func(*queue.Queue) grouping { return grouping{by: by, at: map[[2]string]int{}} })
+	g.groups = texts.Map(queues, func(*queue.Queue) grouping { return newGrouping(by) })
 	return g
 }
 
@@ -86,12 +85,7 @@ func (g *Grouping) Failures() (all []Failures) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for n, of := range g.groups {
-		found := Failures{Kinds: slices.Clone(of.found.Kinds), Others: of.found.Others, More: n >= g.at}
-		for i := range found.Kinds {
-			found.Kinds[i].Hours = maps.Clone(found.Kinds[i].Hours)
-		}
-		slices.SortStableFunc(found.Kinds, func(a, b Failure) int { return cmp.Compare(b.Jobs, a.Jobs) })
-		all = append(all, found)
+		all = append(all, of.sorted(n >= g.at))
 	}
 	return all
 }

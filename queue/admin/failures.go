@@ -3,6 +3,7 @@ package admin
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -58,14 +59,12 @@ func (q *Queue) Failures(ctx context.Context, by Filter) (Failures, error) {
 	if err != nil {
 		return Failures{}, err
 	}
-	g := grouping{by: by, at: map[[2]string]int{}}
+	g := newGrouping(by)
 	err = q.each(ctx, by, ids[:min(len(ids), failuresAmong)], failureColumns, func(j *job.Job) error {
 		g.add(j)
 		return nil
 	})
-	found := g.sorted()
-	found.More = len(ids) > failuresAmong
-	return found, err
+	return g.sorted(len(ids) > failuresAmong), err
 }
 
 // grouping groups failed jobs by type and fingerprint.
@@ -75,6 +74,8 @@ type grouping struct {
 	// at has the indexes of the kinds.
 	at map[[2]string]int
 }
+
+func newGrouping(by Filter) grouping { return grouping{by: by, at: map[[2]string]int{}} }
 
 func (g *grouping) add(j *job.Job) {
 	key := [2]string{j.Type, texts.Fingerprint(j.Error)}
@@ -103,8 +104,12 @@ func (g *grouping) add(j *job.Job) {
 	f.Last.Time = slices.MaxFunc([]time.Time{f.Last.Time, j.UpdateTime}, time.Time.Compare)
 }
 
-// sorted returns the largest groups first.
-func (g *grouping) sorted() Failures {
-	slices.SortStableFunc(g.found.Kinds, func(a, b Failure) int { return cmp.Compare(b.Jobs, a.Jobs) })
-	return g.found
+// sorted returns copies of the groups, the largest first.
+func (g *grouping) sorted(more bool) Failures {
+	found := Failures{slices.Clone(g.found.Kinds), g.found.Others, more}
+	for i := range found.Kinds {
+		found.Kinds[i].Hours = maps.Clone(found.Kinds[i].Hours)
+	}
+	slices.SortStableFunc(found.Kinds, func(a, b Failure) int { return cmp.Compare(b.Jobs, a.Jobs) })
+	return found
 }

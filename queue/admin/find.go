@@ -44,29 +44,35 @@ var Statuses = []Status{
 // Stored are the stored statuses that aren't among Statuses, and select what their names say.
 var Stored = []Status{"submitted", "available", "throttled", "answered", "awaiting", "deciding", "undecided"}
 
-// conditions are SQL conditions for each status, on indexed columns. {now} is the database's clock.
-var conditions = map[Status]string{
-	Initial:   toStart + " AND attempt = 0",
-	Retry:     retrying,
-	Running:   "status IN ('running', 'answered', 'awaiting')",
-	Error:     "status IN ('deciding', 'undecided')",
-	Final:     "status IN ('finished', 'failed', 'closed') AND part = 'NONE'",
-	Due:       "status IN ('submitted', 'available', 'scheduled') AND (status = 'available' OR scheduled_run_time <= {now})",
-	Held:      "status = 'throttled'",
-	Scheduled: "status IN ('submitted', 'scheduled') AND scheduled_run_time > {now}",
-	Locked:    "status = 'locked'",
-	Waiting:   "status = 'awaiting'",
-	Failed:    "status = 'failed' AND part = 'NONE'",
-	Closed:    "status = 'closed' AND part = 'NONE'",
-	Finished:  "status = 'finished' AND part = 'NONE'",
+// stored are the stored statuses of the jobs that may have one of Statuses.
+var stored = map[Status][]string{
+	Initial: toStart, Retry: toStart, Running: {"running", "answered", "awaiting"}, Error: {"deciding", "undecided"},
+	Final: {"finished", "failed", "closed"}, Due: {"available", "submitted", "scheduled"}, Held: {"throttled"}, Scheduled: {"submitted", "scheduled"},
+	Locked: {"locked"}, Waiting: {"awaiting"}, Failed: {"failed"}, Closed: {"closed"}, Finished: {"finished"},
 }
 
-// toStart selects rows that wait for their next attempt.
-const (
-	toStart = "status IN ('submitted', 'available', 'scheduled', 'throttled', 'locked')"
-	// retrying selects those that have had an attempt. The index has both columns.
-	retrying = toStart + " AND attempt > 0"
-)
+// toStart have jobs that wait for their next attempt.
+var toStart = []string{"submitted", "available", "scheduled", "throttled", "locked"}
+
+// further conditions select those of them that have the status, on indexed columns. {now} is the database's clock.
+var further = map[Status]string{
+	Initial: " AND attempt = 0", Retry: " AND attempt > 0", Final: ended, Failed: ended, Closed: ended, Finished: ended,
+	Due: " AND (status = 'available' OR scheduled_run_time <= {now})", Scheduled: " AND scheduled_run_time > {now}",
+}
+
+const ended = " AND part = 'NONE'"
+
+// rows are the stored statuses of the jobs that may have one of Statuses or Stored.
+func (s Status) rows() []string {
+	if slices.Contains(Stored, s) {
+		return []string{string(s)}
+	}
+	return stored[s]
+}
+
+func (s Status) condition() string {
+	return "status IN ('" + strings.Join(s.rows(), "', '") + "')" + further[s]
+}
 
 // mayHaveError excludes jobs that have no error: most final ones, and those that had no attempt. The index has both columns.
 const mayHaveError = "status IN ('available', 'scheduled', 'throttled', 'locked', 'running', 'answered', 'deciding', 'undecided'," +
@@ -108,11 +114,7 @@ func (q *Queue) where(by Filter) (w engine.Where, hint string) {
 // indexed returns the part of a filter's condition that the claim index has, and the index that serves the filter.
 func (q *Queue) indexed(by Filter) (w engine.Where, hint string) {
 	if by.Status != "" {
-		condition := cmp.Or(conditions[by.Status], "1 = 0")
-		if slices.Contains(Stored, by.Status) {
-			condition = "status = '" + string(by.Status) + "'"
-		}
-		w.And(strings.ReplaceAll(condition, "{now}", "(SELECT "+q.s.DB().SQL.NowSQL+")"))
+		w.And(strings.ReplaceAll(by.Status.condition(), "{now}", "(SELECT "+q.s.DB().SQL.NowSQL+")"))
 		hint = q.s.ClaimIndex()
 	}
 	if by.saysError() {

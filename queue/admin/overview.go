@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/hipq/hipq/activity"
@@ -95,7 +94,7 @@ func (q *Queue) Overview(ctx context.Context) (o Overview, err error) {
 		}
 	}
 	jobs := "SELECT status, shard, COUNT(*), COALESCE(SUM(status IN ('submitted', 'scheduled') AND scheduled_run_time > ?), 0), " +
-		"COALESCE(SUM(" + retrying + "), 0), " + q.s.DB().SQL.TimeText("MIN(CASE WHEN status IN ('submitted', 'available', 'scheduled', 'throttled') THEN scheduled_run_time END)") +
+		"COALESCE(SUM(" + Retry.condition() + "), 0), " + q.s.DB().SQL.TimeText("MIN(CASE WHEN status IN ('submitted', 'available', 'scheduled', 'throttled') THEN scheduled_run_time END)") +
 		" FROM " + q.s.Table() + " " + q.s.ClaimIndex() + " GROUP BY status, shard"
 	err = q.s.DB().SQL.Read(ctx, engine.Query{SQL: jobs, Args: []any{engine.At(s.now)}, Scan: engine.EachRow(func(row *sql.Rows) error {
 		var c counted
@@ -124,7 +123,7 @@ func (q *Queue) Sketch(ctx context.Context, most int64) (o Overview, more map[St
 	if err != nil {
 		return o, nil, err
 	}
-	all, err := TalliesTo(ctx, most, (*queue.Queue)(q.s))
+	all, err := Tallies(ctx, func(Status) int64 { return most }, (*queue.Queue)(q.s))
 	if err != nil {
 		return o, nil, err
 	}
@@ -155,30 +154,19 @@ func (q *Queue) Sketch(ctx context.Context, most int64) (o Overview, more map[St
 
 // oldest returns since when the first job of each type with a status is due.
 func (q *Queue) oldest(ctx context.Context, status Status) (map[string]time.Time, error) {
-	stretches, err := q.stretches(ctx, Filter{Status: status}, nil)
-	if err != nil {
-		return nil, texts.Wrap(err, "find the oldest jobs of %s", q.s.Name)
-	}
-	from, parts, args := " FROM "+q.s.Table()+" AS t "+q.s.ClaimIndex(), []string(nil), []any(nil)
-	for _, r := range stretches {
-		w := r.where()
-		parts, args = append(parts, "SELECT * FROM (SELECT job_type, t.scheduled_run_time AS since"+from+w.SQL()+" ORDER BY t.scheduled_run_time LIMIT 1) AS a"), append(args, w.Args...)
-	}
-	if len(stretches) > stretchesMost {
-		parts, args = []string{"SELECT job_type, MIN(t.scheduled_run_time) AS since" + from + " WHERE status IN " + engine.In(len(stored[status])) + " GROUP BY " + q.s.DB().SQL.TypesOfClaim}, engine.Args(stored[status])
+	all, err := q.stretches(ctx, Filter{Status: status}, nil)
+	if len(all) > stretchesMost {
+		all = nil
+		query := "SELECT job_type, " + q.s.DB().SQL.TimeText("MIN(scheduled_run_time)") + " AS since FROM " + q.s.Table() + " " + q.s.ClaimIndex() +
+			" WHERE status IN " + engine.In(len(status.rows())) + " GROUP BY " + q.s.DB().SQL.TypesOfClaim
+		err = q.s.DB().SQL.SelectContext(ctx, &all, query, engine.Args(status.rows())...)
 	}
 	oldest := map[string]time.Time{}
-	if len(parts) == 0 {
-		return oldest, nil
+	for _, s := range all {
+		if since, known := oldest[s.JobType]; !known || s.Since.Before(since) {
+			oldest[s.JobType] = s.Since.Time
+		}
 	}
-	query := "SELECT job_type, " + q.s.DB().SQL.TimeText("MIN(since)") + " FROM (" + strings.Join(parts, " UNION ALL ") + ") AS oldest GROUP BY job_type"
-	err = q.s.DB().SQL.Read(ctx, engine.Query{SQL: query, Args: args, Scan: engine.EachRow(func(row *sql.Rows) error {
-		var name string
-		var since engine.Time
-		err := row.Scan(&name, &since)
-		oldest[name] = since.Time
-		return err
-	})})
 	return oldest, texts.Wrap(err, "find the oldest jobs of %s", q.s.Name)
 }
 
@@ -225,7 +213,7 @@ func (q *Queue) Unhandled(ctx context.Context, paused bool, lastSeen time.Time, 
 		return nil, nil
 	}
 	before := lastSeen.Add(-passedBy)
-	due, err := q.oldest(ctx, dueNow)
+	due, err := q.oldest(ctx, "available")
 	for name, since := range due {
 		if since.After(before) || slices.Contains(handled, name) {
 			delete(due, name)

@@ -59,16 +59,14 @@ func (q *Queue) Page(ctx context.Context, by Filter, o PageOptions) (l List, err
 // NewestFailures is Failures among up to most jobs with the latest run times that it finds within a time.
 func (q *Queue) NewestFailures(ctx context.Context, by Filter, most int, within time.Duration) (Failures, error) {
 	by.Status = cmp.Or(by.Status, Failed)
-	g, n, full := grouping{by: by, at: map[[2]string]int{}}, 0, by
+	g, n, full := newGrouping(by), 0, by
 	full.Limit = most
 	next, _, err := q.eachUntil(ctx, full, PageOptions{Within: within}, failureColumns, func(j *job.Job) bool {
 		g.add(j)
 		n++
 		return n < most
 	})
-	found := g.sorted()
-	found.More = next != ""
-	return found, texts.Wrap(err, "group the failures of %s", q.s.Name)
+	return g.sorted(next != ""), texts.Wrap(err, "group the failures of %s", q.s.Name)
 }
 
 // Count counts the selected jobs from o.After on, until the time is over. next is where to go on; empty if all are counted. What

@@ -3,45 +3,14 @@ package admin
 import (
 	"cmp"
 	"context"
-	"database/sql"
-	"errors"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/schema"
 )
-
-// stretch is a part of a range in which jobs are in the order of their run times.
-type stretch struct {
-	schema.Range
-	Rank sql.NullInt64 `db:"run_rank"` // NULL if plain SQL leaves it to the job type
-}
-
-func (s stretch) where() (w engine.Where) {
-	w.And(schema.InRange, s.Args()...)
-	if s.Rank.Valid {
-		w.And("run_rank = ?", s.Rank.Int64)
-	} else {
-		w.And("run_rank IS NULL")
-	}
-	return w
-}
-
-// dueNow are the due jobs that rounds may take.
-const dueNow Status = "available"
-
-// stored are the statuses of the rows that may have a status.
-var stored = map[Status][]string{
-	Initial: toStartStatuses, Retry: toStartStatuses, Running: {"running", "answered", "awaiting"}, Error: {"deciding", "undecided"},
-	Final: {"finished", "failed", "closed"}, Due: {"available", "submitted", "scheduled"}, Held: {"throttled"}, Scheduled: {"submitted", "scheduled"},
-	Locked: {"locked"}, Waiting: {"awaiting"}, Failed: {"failed"}, Closed: {"closed"}, Finished: {"finished"}, dueNow: {"available"},
-}
-
-var toStartStatuses = []string{"submitted", "available", "scheduled", "throttled", "locked"}
 
 // Ranges remembers for a while which ranges of the index a queue has, because each costs a statement. It is safe for concurrent
 // use.
@@ -49,7 +18,7 @@ type Ranges struct{ known sync.Map }
 
 type remembered struct {
 	until time.Time
-	all   []stretch
+	all   []schema.Stretch
 }
 
 // rangeAge is how long ranges are remembered for each of them, and rangesAge is the longest time.
@@ -58,13 +27,13 @@ const rangeAge, rangesAge = 2 * time.Second, time.Minute
 // Forget forgets all, because jobs of new types or priorities may have been added.
 func (r *Ranges) Forget() { r.known.Clear() }
 
-func (r *Ranges) get(of string) ([]stretch, bool) {
+func (r *Ranges) get(of string) ([]schema.Stretch, bool) {
 	k, _ := r.known.Load(of)
 	known, _ := k.(remembered)
 	return known.all, time.Now().Before(known.until)
 }
 
-func (r *Ranges) set(of string, all []stretch) {
+func (r *Ranges) set(of string, all []schema.Stretch) {
 	if len(all) > 0 {
 		r.known.Store(of, remembered{time.Now().Add(min(time.Duration(len(all)+1)*rangeAge, rangesAge)), all})
 	}
@@ -75,10 +44,10 @@ func (r *Ranges) set(of string, all []stretch) {
 const stretchesMost = 150
 
 // stretches returns the stretches of a filter's status. If it returns more than stretchesMost, they are not all, and some may
-// not match. It jumps from one to the next, because MariaDB reads a whole index for a GROUP BY.
-func (q *Queue) stretches(ctx context.Context, by Filter, known *Ranges) (all []stretch, err error) {
+// not match.
+func (q *Queue) stretches(ctx context.Context, by Filter, known *Ranges) (all []schema.Stretch, err error) {
 	known = cmp.Or(known, &Ranges{})
-	for _, status := range stored[by.Status] {
+	for _, status := range by.Status.rows() {
 		name := q.s.Name + "/" + status
 		some, ok := known.get(name)
 		if !ok {
@@ -100,35 +69,8 @@ func (q *Queue) stretches(ctx context.Context, by Filter, known *Ranges) (all []
 }
 
 // stretchesOf returns up to stretchesMost and one more.
-func (q *Queue) stretchesOf(ctx context.Context, status string) (all []stretch, err error) {
-	from := " FROM " + q.s.Table() + " " + q.s.ClaimIndex()
-	// MariaDB would sort if a column with one value were in ORDER BY.
-	s, wheres, args := stretch{}, []string{"status = ? ORDER BY shard, part, job_type, run_rank"}, []any{status}
-	for {
-		parts := texts.Map(wheres, func(where string) string {
-			return "SELECT * FROM (SELECT " + schema.RangeColumns + ", run_rank" + from + " WHERE " + where + " LIMIT 1) AS a"
-		})
-		err := q.s.DB().SQL.GetContext(ctx, &s, strings.Join(parts, " UNION ALL ")+" LIMIT 1", args...)
-		if errors.Is(err, sql.ErrNoRows) {
-			return all, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		if all = append(all, s); len(all) > stretchesMost {
-			return all, nil
-		}
-		rank, ranks := "run_rank IS NOT NULL", []any(nil)
-		if s.Rank.Valid {
-			rank, ranks = "run_rank > ?", []any{s.Rank.Int64}
-		}
-		wheres = []string{
-			schema.InRange + " AND " + rank + " ORDER BY run_rank",
-			"status = ? AND shard = ? AND part = ? AND job_type > ? ORDER BY job_type, run_rank",
-			"status = ? AND shard = ? AND part > ? ORDER BY part, job_type, run_rank", "status = ? AND shard > ? ORDER BY shard, part, job_type, run_rank",
-		}
-		args = slices.Concat(s.Args(), ranks, s.Args(), []any{status, s.Place, s.Part, status, s.Place})
-	}
+func (q *Queue) stretchesOf(ctx context.Context, status string) ([]schema.Stretch, error) {
+	return q.s.DB().Stretches(ctx, q.s.Table(), status, stretchesMost)
 }
 
 // lookByTime looks at the jobs of a status in the order of their run times, which the index has within each stretch. With many
@@ -174,7 +116,7 @@ func (q *Queue) lookByTime(ctx context.Context, by Filter, o PageOptions, take f
 }
 
 // merged returns the next places of all stretches together.
-func (q *Queue) merged(ctx context.Context, by Filter, stretches []stretch, after *place, oldest bool) (all []place, err error) {
+func (q *Queue) merged(ctx context.Context, by Filter, stretches []schema.Stretch, after *place, oldest bool) (all []place, err error) {
 	order, beyond := " DESC", "<"
 	if oldest {
 		order, beyond = "", ">"
@@ -188,7 +130,7 @@ func (q *Queue) merged(ctx context.Context, by Filter, stretches []stretch, afte
 	}
 	now := "(SELECT " + q.s.DB().SQL.NowSQL + ")"
 	for _, s := range stretches {
-		w := s.where()
+		w := s.Where()
 		switch {
 		case by.Status == Due && s.Status != "available":
 			w.And("t.scheduled_run_time <= " + now)

@@ -35,10 +35,9 @@ func TestManyGroups(t *testing.T) {
 			add("scheduled", "NONE", run, 1)
 			add("submitted", "NONE", run, 1)
 		}
-		_, err := db.SQL.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type, status, wake_time, throttle_group, scheduled_run_time, attempt, timeout, priority, throttle_factor, time_windows, error) VALUES "+strings.Join(rows, ","))
-		dbtest.OK(t, err)
+		execute(t, db, "INSERT INTO shop_emails (job_type, status, wake_time, throttle_group, scheduled_run_time, attempt, timeout, priority, throttle_factor, time_windows, error) VALUES "+strings.Join(rows, ","))
 		of := admin.Of(q)
-		tallies := dbtest.Must(admin.Tallies(t.Context(), slices.Repeat([]*queue.Queue{q}, 70)...))(t)
+		tallies := dbtest.Must(admin.Tallies(t.Context(), admin.TallyMost, slices.Repeat([]*queue.Queue{q}, 70)...))(t)
 		dbtest.Same(t, len(tallies), 70)
 		for status, want := range map[admin.Status]int{admin.Due: 606, admin.Held: 600, admin.Failed: 600, admin.Scheduled: 4, admin.Retry: 1210} {
 			dbtest.Same(t, len(dbtest.Must(of.FindIDs(t.Context(), admin.Filter{Status: status}))(t)), want, status)
@@ -70,10 +69,6 @@ func TestPagesReadLittle(t *testing.T) {
 	db := dbtest.Open(t, "mysql", dbtest.MySQL(t), "emails")
 	q := dbtest.Must(queue.New(db, queue.Options{Name: "emails"}))(t)
 	db.SQL.SetMaxOpenConns(1) // the connection whose reads are counted
-	exec := func(statement string, args ...any) {
-		t.Helper()
-		dbtest.Must(db.SQL.ExecContext(t.Context(), statement, args...))(t)
-	}
 	const columns = "job_type, status, wake_time, attempt, timeout, priority, throttle_factor, time_windows, error"
 	for n, status := range []string{"finished", "failed", "scheduled", "available", "closed"} {
 		wake := "NULL"
@@ -81,14 +76,13 @@ func TestPagesReadLittle(t *testing.T) {
 			wake = "'2100-01-01'"
 		}
 		for k := range 100 {
-			exec(fmt.Sprintf("INSERT INTO shop_emails (%s) VALUES ('%s', '%s', %s, %d, 60, 1, 1, 'NONE', 'broken')", columns, []string{"send", "digest"}[k%2], status, wake, n%2))
+			execute(t, db, fmt.Sprintf("INSERT INTO shop_emails (%s) VALUES ('%s', '%s', %s, %d, 60, 1, 1, 'NONE', 'broken')", columns, []string{"send", "digest"}[k%2], status, wake, n%2))
 		}
 		for range 6 { // 6,400
-			exec("INSERT INTO shop_emails ("+columns+") SELECT "+columns+" FROM shop_emails WHERE status = ?", status)
+			execute(t, db, "INSERT INTO shop_emails ("+columns+") SELECT "+columns+" FROM shop_emails WHERE status = ?", status)
 		}
 	}
-	exec("INSERT INTO shop_activity (at, kind, state, queue, job_id) SELECT UTC_TIMESTAMP(6), 'job', 'added', 'emails', id FROM shop_emails")
-	reads := func() int64 { return dbtest.Reads(t, db.SQL) }
+	execute(t, db, "INSERT INTO shop_activity (at, kind, state, queue, job_id) SELECT UTC_TIMESTAMP(6), 'job', 'added', 'emails', id FROM shop_emails")
 	of, last := admin.Of(q), int64(0)
 	dbtest.OK(t, db.SQL.GetContext(t.Context(), &last, "SELECT MAX(id) FROM shop_emails WHERE status = 'available'"))
 	for _, c := range []struct {
@@ -96,7 +90,7 @@ func TestPagesReadLittle(t *testing.T) {
 		most int64
 		do   func() error
 	}{
-		{"tallies", 35_000, func() error { _, err := admin.Tallies(t.Context(), q); return err }},
+		{"tallies", 35_000, func() error { _, err := admin.Tallies(t.Context(), admin.TallyMost, q); return err }},
 		{"newest", 300, func() error {
 			_, err := of.Page(t.Context(), admin.Filter{Limit: 50}, admin.PageOptions{})
 			return err
@@ -120,9 +114,9 @@ func TestPagesReadLittle(t *testing.T) {
 		{"why", 1500, func() error { _, err := of.Why(t.Context(), last, admin.Asker{AheadMost: 100}); return err }},
 		{"activity", 300, func() error { _, err := activity.New(db).Touched(t.Context(), 20_000, 100); return err }},
 	} {
-		before := reads()
+		before := dbtest.Reads(t, db.SQL)
 		dbtest.OK(t, c.do())
-		n := reads() - before
+		n := dbtest.Reads(t, db.SQL) - before
 		dbtest.Ensure(t, n <= c.most, "%s read %d times", c.what, n)
 	}
 }

@@ -55,10 +55,10 @@ func (p *purge) byTime(ctx context.Context) (all bool, err error) {
 			return false, err
 		}
 		for _, s := range stretches {
-			w := s.where()
+			w := s.Where()
 			w.And("t.scheduled_run_time < ?", engine.At(old))
 			if err = p.stretch(ctx, w, job.Status(status), old, total); err == nil {
-				w = s.where()
+				w = s.Where()
 				w.And("t.scheduled_run_time >= ? AND ("+early+"t.scheduled_run_time > ?)", engine.At(old), engine.At(p.now))
 				err = p.stretch(ctx, w, job.Status(status), old, total)
 			}

@@ -43,14 +43,14 @@ var tallied = []struct {
 	{overdue, "wake_time <= {now} AND status = 'scheduled'", "wake"},
 	{Scheduled, "status = 'scheduled'", ""},
 	{Scheduled, "status = 'submitted' AND scheduled_run_time > {now}", ""},
-	{Held, conditions[Held], ""},
-	{Locked, conditions[Locked], ""},
+	{Held, Held.condition(), ""},
+	{Locked, Locked.condition(), ""},
 	{Running, "status IN ('running', 'answered')", ""},
-	{Waiting, conditions[Waiting], ""},
-	{Error, conditions[Error], ""},
-	{Failed, conditions[Failed], ""},
-	{Closed, conditions[Closed], ""},
-	{Finished, conditions[Finished], ""},
+	{Waiting, Waiting.condition(), ""},
+	{Error, Error.condition(), ""},
+	{Failed, Failed.condition(), ""},
+	{Closed, Closed.condition(), ""},
+	{Finished, Finished.condition(), ""},
 }
 
 // AtLeast formats a count that ended at most: 1,234, or 100,000+.
@@ -61,19 +61,9 @@ func AtLeast(n, most int64) string {
 // waiting are the statuses of which Retry counts a part. If one of them was counted up to most only, there may be more.
 var waiting = []Status{Due, Scheduled, Held, Locked}
 
-// Tallies counts the jobs of queues of one database, each status up to TallyMost.
-func Tallies(ctx context.Context, queues ...*queue.Queue) ([]Tally, error) {
-	return talliesUpTo(ctx, TallyMost, queues)
-}
-
-// TalliesTo counts the jobs of queues of one database, each status up to most of it.
-func TalliesTo(ctx context.Context, most int64, queues ...*queue.Queue) ([]Tally, error) {
-	return talliesUpTo(ctx, func(Status) int64 { return most }, queues)
-}
-
-// talliesUpTo counts 30 queues in one query, because SQLite joins up to 500 parts.
-func talliesUpTo(ctx context.Context, most func(Status) int64, queues []*queue.Queue) (all []Tally, err error) {
-	for some := range slices.Chunk(queues, 30) {
+// Tallies counts the jobs of queues of one database, each status up to most of it, for example TallyMost.
+func Tallies(ctx context.Context, most func(Status) int64, queues ...*queue.Queue) (all []Tally, err error) {
+	for some := range slices.Chunk(queues, 30) { // SQLite joins up to 500 parts in a query
 		found, err := tallies(ctx, most, some)
 		if all = append(all, found...); err != nil {
 			return nil, texts.Wrap(err, "count the jobs")

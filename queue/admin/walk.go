@@ -139,10 +139,7 @@ func (q *Queue) narrow(ctx context.Context, by Filter, most int64) (index string
 		}
 		return err == nil && len(more) == 0
 	}
-	statuses := stored[by.Status]
-	if slices.Contains(Stored, by.Status) {
-		statuses = []string{string(by.Status)}
-	}
+	statuses := by.Status.rows()
 	switch live := q.s.Index("live"); {
 	case by.Type != "" && under(live, "job_type = ?", by.Type):
 		return live, nil

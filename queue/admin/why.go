@@ -171,7 +171,7 @@ func (w *Why) startsAfter(one inLine, usedBy map[string]int) bool {
 
 // ahead counts the due jobs before a place.
 func (q *Queue) ahead(ctx context.Context, j *job.Job, at schema.Position, by Asker) (n int64, err error) {
-	stretches, err := q.stretches(ctx, Filter{Status: dueNow, Place: j.Place}, by.Ranges)
+	stretches, err := q.stretches(ctx, Filter{Status: "available", Place: j.Place}, by.Ranges)
 	if err != nil {
 		return 0, texts.Wrap(err, "count the jobs before job %d", j.ID)
 	}
@@ -188,7 +188,7 @@ func (q *Queue) ahead(ctx context.Context, j *job.Job, at schema.Position, by As
 		add(w)
 		stretches = nil
 	}
-	for _, r := range slices.Compact(texts.Map(stretches, func(s stretch) schema.Range { return s.Range })) {
+	for _, r := range slices.Compact(texts.Map(stretches, func(s schema.Stretch) schema.Range { return s.Range })) {
 		for term, of := range at.TermsAhead() {
 			var w engine.Where
 			w.And(schema.InRange, r.Args()...)

@@ -14,7 +14,8 @@ import (
 // clock is a slot: twice in a repeated hour, never in a skipped one.
 func (s Spec) Next(after time.Time, zone *time.Location) time.Time {
 	if s.every > 0 {
-		return nextMultiple(after, s.every)
+		seconds := int64(s.every / time.Second)
+		return time.Unix((after.Unix()/seconds+1)*seconds, 0).UTC() // the next multiple since 1970
 	}
 	zone = cmp.Or(zone, time.UTC)
 	// between two clock changes, a time is what the clock shows less its offset
@@ -50,10 +51,4 @@ func onClocks(t time.Time, zone *time.Location) time.Time { return t.UTC().Add(o
 func offset(t time.Time, zone *time.Location) time.Duration {
 	_, seconds := t.In(zone).Zone()
 	return time.Duration(seconds) * time.Second
-}
-
-// nextMultiple returns the first multiple of every after t, counted from 1970.
-func nextMultiple(t time.Time, every time.Duration) time.Time {
-	seconds := int64(every / time.Second)
-	return time.Unix((t.Unix()/seconds+1)*seconds, 0).UTC()
 }

@@ -14,7 +14,7 @@ BEGIN
   DECLARE v_part VARCHAR(4) CHARACTER SET ascii;
   DECLARE v_type VARBINARY(255);
   DECLARE v_now, v_opening, v_asked DATETIME(6);
-  {declare position}
+  DECLARE v_run_rank BIGINT; DECLARE v_scheduled_run_time DATETIME(6); DECLARE v_id BIGINT;
 
   SET v_limit = NULL;
   SELECT JSON_EXTRACT(NULLIF(q.settings, 'NONE'), '$.zone'), q.paused = 0, q.throttle_limit, w.state = 'working' AND w.lock_until > {now},
@@ -64,7 +64,7 @@ BEGIN
         v_id = NULL, v_ranges = v_ranges + 1;
     ELSE
       SET v_id = NULL, v_there = FALSE;
-      SELECT h.range_part, UNHEX(h.range_type), {order} INTO v_part, v_type, {position}
+      SELECT h.range_part, UNHEX(h.range_type), {order} INTO v_part, v_type, v_run_rank, v_scheduled_run_time, v_id
       FROM JSON_TABLE(v_heads, '$.*' COLUMNS (range_part VARCHAR(4) PATH '$[0]', range_type VARCHAR(510) PATH '$[1]', job BIGINT PATH '$[2]')) h
       STRAIGHT_JOIN {jobs} j FORCE INDEX (PRIMARY) ON j.id = h.job
       WHERE h.range_part = 'free' OR NOT v_full ORDER BY {order} LIMIT 1;
@@ -86,7 +86,7 @@ BEGIN
         IF v_limit > 0 AND v_factor > 0 AND NOT v_full THEN
           SET v_full = v_used > 0 AND v_used + v_factor > v_limit
             OR EXISTS (SELECT 1 FROM {jobs} FORCE INDEX ({jobs}$claim) WHERE status = 'throttled' AND shard = 1000 AND part = 'line'
-              AND id <> v_id AND throttle_factor > 0 AND asked_time > v_now - INTERVAL {patience} SECOND AND NOT {behind position});
+              AND id <> v_id AND throttle_factor > 0 AND asked_time > v_now - INTERVAL {patience} SECOND AND NOT {inline behind});
           IF v_full AND (v_asked IS NULL OR v_asked < v_now - INTERVAL {ask_every} SECOND) THEN
             UPDATE {jobs} FORCE INDEX (PRIMARY) SET status = 'throttled', asked_time = v_now WHERE id = v_id;
           END IF;
@@ -101,11 +101,11 @@ BEGIN
     SET v_head = NULL, v_range = CONCAT('$."', v_part, HEX(v_type), '"');
     IF v_part = 'line' THEN
       SELECT JSON_ARRAY(v_part, HEX(v_type), id + 0) INTO v_head FROM {jobs} FORCE INDEX ({jobs}$claim)
-      WHERE status = 'throttled' AND shard = 1000 AND part = 'line' AND job_type = v_type AND (v_id IS NULL OR {behind position})
+      WHERE status = 'throttled' AND shard = 1000 AND part = 'line' AND job_type = v_type AND (v_id IS NULL OR {inline behind})
       ORDER BY {order} LIMIT 1;
     ELSE
       SELECT JSON_ARRAY(v_part, HEX(v_type), id + 0) INTO v_head FROM {jobs} FORCE INDEX ({jobs}$claim)
-      WHERE status = 'available' AND shard = 1000 AND part = v_part AND job_type = v_type AND (v_id IS NULL OR {behind position})
+      WHERE status = 'available' AND shard = 1000 AND part = v_part AND job_type = v_type AND (v_id IS NULL OR {inline behind})
       ORDER BY {order} LIMIT 1;
     END IF;
     SET v_heads = IF(v_head IS NULL, JSON_REMOVE(v_heads, v_range), JSON_SET(v_heads, v_range, JSON_EXTRACT(v_head, '$')));

@@ -6,7 +6,7 @@ body: BEGIN
   DECLARE v_types, v_type VARBINARY(255) DEFAULT '';
   DECLARE v_firsts {text} DEFAULT '[]'; -- of each type
   DECLARE v_now DATETIME(6);
-  {declare position}
+  DECLARE v_run_rank BIGINT; DECLARE v_scheduled_run_time DATETIME(6); DECLARE v_id BIGINT;
   IF NOT p_own OR COALESCE(p_factor, 0) = 0 OR p_group IN ('NONE', '') THEN
     LEAVE body;
   END IF;
@@ -20,7 +20,7 @@ body: BEGIN
     END IF;
     SET v_types = v_type, v_firsts = JSON_ARRAY_APPEND(v_firsts, '$', v_id + 0);
   END LOOP walk;
-  SELECT {order} INTO {position}
+  SELECT {order} INTO v_run_rank, v_scheduled_run_time, v_id
   FROM JSON_TABLE(v_firsts, '$[*]' COLUMNS (job BIGINT PATH '$')) f STRAIGHT_JOIN {jobs} j FORCE INDEX (PRIMARY) ON j.id = f.job
   ORDER BY {order} LIMIT 1;
   -- 0 is no job's id. A row found by a single id stays locked on MariaDB even if the other conditions fail

@@ -1,16 +1,16 @@
 //go:build linux && amd64
 
-package trace
+package proof
 
 import (
-	"cmp"
+	"bytes"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -19,27 +19,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Options is how a run is traced.
-type Options struct {
-	// Hook is called at the entry of each counted call, and at its return after Call.AwaitReturn. It runs in one
-	// goroutine while the caller is held; the other processes run on.
-	Hook func(*Call)
-	// Program is the binary whose processes are workers and guards. The default is that of the command.
-	Program string
-	// Only limits the counted calls to these names; an empty list to none. The default, nil, is all that is known.
-	Only []string
-	// Record is a folder of which Log gets every change; empty for none. Several runs at once may have the same Log.
+// traceOptions is how a run is traced.
+type traceOptions struct {
+	// Hook is called at the entry of each of tracedCalls, and at its return after AwaitReturn. It runs in one goroutine while the
+	// caller is held; the other processes run on.
+	Hook func(*tracedCall)
+	// Log gets every change of the folder Record; nil for none. Several runs at once may have the same.
 	Record string
-	Log    *Log
+	Log    *changeLog
 	// Clock is the real-time clock of the processes; nil for that of the host.
-	Clock *Clock
+	Clock *tracedClock
 }
 
-// Trace is one traced run. Its methods are safe for concurrent use.
-type Trace struct {
-	o       Options
-	cmd     *exec.Cmd
-	threads map[int]*thread // of the tracer's goroutine only
+// trace runs a command and everything that it starts under ptrace. Its methods are safe for concurrent use.
+type trace struct {
+	o   traceOptions
+	cmd *exec.Cmd
+	// program is the binary whose processes are workers and guards.
+	program string
+	threads map[int]*tracedThread // of the tracer's goroutine only
 
 	ended chan struct{}
 	state *os.ProcessState // of the command
@@ -47,41 +45,30 @@ type Trace struct {
 
 	mu        sync.Mutex
 	killed    bool
-	processes map[int]*Process
-	calls     int
-	names     map[string]int
+	processes map[int]*tracedProcess
 }
 
-// thread is what the tracer knows of a thread between two stops.
-type thread struct {
+// tracedThread is what the tracer knows of a thread between two stops.
+type tracedThread struct {
 	pid  int
-	call *Call // the call whose return is awaited
+	call *tracedCall // the call whose return is awaited
 	// repeats is the call that was put off for a signal, and is made again afterwards.
-	repeats *Call
+	repeats *tracedCall
 }
 
-// options make the kernel attach everything that a traced process starts, and kill it all if the tracer dies.
-const options = unix.PTRACE_O_TRACECLONE | unix.PTRACE_O_TRACEFORK | unix.PTRACE_O_TRACEVFORK | unix.PTRACE_O_TRACEEXEC |
+// ptraceOptions make the kernel attach everything that a traced process starts, and kill it all if the tracer dies.
+const ptraceOptions = unix.PTRACE_O_TRACECLONE | unix.PTRACE_O_TRACEFORK | unix.PTRACE_O_TRACEVFORK | unix.PTRACE_O_TRACEEXEC |
 	unix.PTRACE_O_TRACESECCOMP | unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_EXITKILL
 
-// Start starts a command. Instead of its Wait, call that of the trace in any case.
-func Start(cmd *exec.Cmd, o Options) (*Trace, error) {
-	t := &Trace{
-		o: o, cmd: cmd, threads: map[int]*thread{}, ended: make(chan struct{}),
-		processes: map[int]*Process{}, names: map[string]int{},
-	}
-	t.o.Program, t.o.Log = cmp.Or(t.o.Program, cmd.Path), cmp.Or(t.o.Log, &Log{})
+// startTrace starts a command. Instead of its Wait, call that of the trace in any case.
+func startTrace(cmd *exec.Cmd, o traceOptions) (*trace, error) {
+	t := &trace{o: o, cmd: cmd, threads: map[int]*tracedThread{}, ended: make(chan struct{}), processes: map[int]*tracedProcess{}}
 	var err error
-	for _, path := range []*string{&t.o.Program, &t.o.Record} {
-		if *path == "" {
-			continue
-		}
-		if *path, err = filepath.EvalSymlinks(*path); err != nil {
-			return nil, err
-		}
-		if *path, err = filepath.Abs(*path); err != nil {
-			return nil, err
-		}
+	if t.program, err = filepath.EvalSymlinks(cmd.Path); err == nil {
+		t.o.Record, err = filepath.EvalSymlinks(o.Record)
+	}
+	if err != nil {
+		return nil, err
 	}
 	started := make(chan error)
 	onOwnThread(make(chan struct{}), func() {
@@ -116,7 +103,7 @@ func onOwnThread(found chan struct{}, f func()) {
 
 // begin starts the command, lets it install the filter in itself, and attaches to it once more. Only PTRACE_SEIZE lets
 // a traced process stop by SIGSTOP as if it weren't traced.
-func (t *Trace) begin() error {
+func (t *trace) begin() error {
 	if t.cmd.SysProcAttr == nil {
 		t.cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
@@ -137,11 +124,11 @@ func (t *Trace) begin() error {
 		err = hideVDSO(pid)
 	}
 	if err == nil {
-		err = errors.Join(unix.Kill(pid, unix.SIGSTOP), unix.PtraceDetach(pid), ptrace(unix.PTRACE_SEIZE, pid, options))
+		err = errors.Join(unix.Kill(pid, unix.SIGSTOP), unix.PtraceDetach(pid), ptrace(unix.PTRACE_SEIZE, pid, ptraceOptions))
 	}
 	if err == nil {
-		t.processes[pid] = &Process{PID: pid, Role: t.roleOf(pid)}
-		t.threads[pid] = &thread{pid: pid}
+		t.processes[pid] = &tracedProcess{PID: pid, Role: t.roleOf(pid)}
+		t.threads[pid] = &tracedThread{pid: pid}
 		err = unix.Kill(pid, unix.SIGCONT)
 	}
 	if err != nil {
@@ -154,7 +141,7 @@ func (t *Trace) begin() error {
 
 // follow handles stops until nothing of the command is left. WNOTHREAD spares the children of other threads, so the
 // program may start others meanwhile, and trace them.
-func (t *Trace) follow() {
+func (t *trace) follow() {
 	for {
 		// first without reaping, because only the command's own Wait knows how to make a ProcessState
 		var info unix.Siginfo
@@ -186,17 +173,17 @@ func (t *Trace) follow() {
 	}
 }
 
-func (t *Trace) gone(tid int) {
+func (t *trace) gone(tid int) {
 	delete(t.threads, tid)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.processes, tid)
 }
 
-func (t *Trace) stopped(tid int, status unix.WaitStatus) {
+func (t *trace) stopped(tid int, status unix.WaitStatus) {
 	th := t.threads[tid]
 	if th == nil {
-		if th = (&thread{pid: statusOf(tid, "Tgid:")}); th.pid == 0 { // it has just been killed
+		if th = (&tracedThread{pid: statusOf(tid, "Tgid:")}); th.pid == 0 { // it has just been killed
 			_ = ptrace(unix.PTRACE_CONT, tid, 0)
 			return
 		}
@@ -233,7 +220,7 @@ func (t *Trace) stopped(tid int, status unix.WaitStatus) {
 
 // executes is called when a process has begun a new program. Its other threads are gone, and the one that made the call
 // has now the process's id.
-func (t *Trace) executes(pid int) {
+func (t *trace) executes(pid int) {
 	if former, err := unix.PtraceGetEventMsg(pid); err == nil && int(former) != pid {
 		if th := t.threads[int(former)]; th != nil {
 			t.threads[pid] = th
@@ -251,7 +238,7 @@ func (t *Trace) executes(pid int) {
 }
 
 // fail keeps the first error of the tracer for Wait, and ends the run.
-func (t *Trace) fail(err error) {
+func (t *trace) fail(err error) {
 	if err != nil && !errors.Is(err, unix.ESRCH) {
 		if t.err == nil {
 			t.err = err
@@ -261,7 +248,7 @@ func (t *Trace) fail(err error) {
 }
 
 // Signal sends a signal to each process with this role. It returns how many there are.
-func (t *Trace) Signal(to Role, signal syscall.Signal) (n int) {
+func (t *trace) Signal(to processRole, signal syscall.Signal) (n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for pid, p := range t.processes {
@@ -273,7 +260,7 @@ func (t *Trace) Signal(to Role, signal syscall.Signal) (n int) {
 }
 
 // Kill kills everything at once, also what is just being started.
-func (t *Trace) Kill() {
+func (t *trace) Kill() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.killed = true
@@ -282,16 +269,9 @@ func (t *Trace) Kill() {
 	}
 }
 
-// Calls is the number of counted calls so far, and of each name.
-func (t *Trace) Calls() (n int, names map[string]int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.calls, maps.Clone(t.names)
-}
-
 // Wait waits until nothing of the command is left. Then the command has its ProcessState, as after its own Wait, and all
 // of its output. After the given time, Wait kills everything and returns an error.
-func (t *Trace) Wait(patience time.Duration) error {
+func (t *trace) Wait(patience time.Duration) error {
 	select {
 	case <-t.ended:
 		return t.err
@@ -307,4 +287,62 @@ func ptrace(request, pid, data int) error {
 		return errno
 	}
 	return nil
+}
+
+// processRole is what a process is to hipq.
+type processRole string
+
+// The roles. Workers are also other commands of hipq that are traced. Forks are processes of hipq that have not yet begun
+// a program. All others are handlers, and what these start.
+const (
+	roleWorker  processRole = "worker"
+	roleGuard   processRole = "guard"
+	roleHandler processRole = "handler"
+	roleFork    processRole = "fork"
+)
+
+// tracedProcess is a traced process.
+type tracedProcess struct {
+	PID int
+	// Role changes when it begins a program.
+	Role processRole
+}
+
+// processOf is a process with this id; a new one has come from a fork.
+func (t *trace) processOf(pid int) *tracedProcess {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.processes[pid]
+	if p == nil {
+		p = &tracedProcess{PID: pid, Role: roleFork}
+		if parent := t.processes[statusOf(pid, "PPid:")]; parent != nil && parent.Role == roleHandler {
+			p.Role = roleHandler
+		}
+		t.processes[pid] = p
+	}
+	return p
+}
+
+// roleOf is the role of a process by its program.
+func (t *trace) roleOf(pid int) processRole {
+	if exe, _ := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); exe != t.program {
+		return roleHandler
+	}
+	line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	switch args := bytes.Split(line, []byte{0}); {
+	case len(args) > 1 && string(args[1]) == "guard":
+		return roleGuard
+	case pid == t.cmd.Process.Pid || len(args) > 1 && (string(args[1]) == "work" || string(args[1]) == "quarantine"):
+		return roleWorker
+	}
+	return roleHandler
+}
+
+// statusOf is a number from the status of a thread or a process in /proc, 0 if it is gone; of memory in kB.
+func statusOf(tid int, field string) int {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", tid))
+	_, value, _ := bytes.Cut(text, []byte("\n"+field))
+	value, _, _ = bytes.Cut(value, []byte("\n"))
+	n, _ := strconv.Atoi(string(bytes.TrimSuffix(bytes.TrimSpace(value), []byte(" kB"))))
+	return n
 }

@@ -1,6 +1,6 @@
 //go:build linux && amd64
 
-package trace
+package proof
 
 import (
 	"fmt"
@@ -13,67 +13,65 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Call is a system call of a traced process.
-type Call struct {
-	// Number counts the calls of the run from 1, in the order of their entries.
-	Number int
-	Name   string
-	Process
+// tracedCall is a system call of a traced process.
+type tracedCall struct {
+	Name string
+	tracedProcess
 	TID int
 	// Path is the file (or "socket:[…]", "pipe:[…]") that the call is about; empty if it is about none.
 	Path string
 	// Returned reports that the call was made; then Result is what it returned, or -errno.
 	Returned bool
 	Result   int
-	Trace    *Trace
+	Trace    *trace
 
-	th     *thread
+	th     *tracedThread
 	regs   unix.PtraceRegs
 	awaits bool
 	// skipped reports that the call isn't made, at least not now.
 	skipped bool
-	change  *Change // for the record
+	change  *diskChange // for the record
 }
 
-// subject is which arguments of a call name its file.
-type subject int
+// callSubject is which arguments of a call name its file.
+type callSubject int
 
 const (
-	none   subject = iota
-	fd             // the first is a descriptor
-	path           // the first is a path
-	at             // the first two are a folder's descriptor and a path
-	third          // the third is a descriptor
-	target         // the second is a path
+	ofNothing    callSubject = iota
+	ofDescriptor             // the first is a descriptor
+	ofPath                   // the first is a path
+	ofPathAt                 // the first two are a folder's descriptor and a path
+	ofThird                  // the third is a descriptor
+	ofTarget                 // the second is a path
 )
 
 type syscallKind struct {
 	name    string
 	number  int
-	subject subject
+	subject callSubject
 }
 
-// counted are the calls that other processes, or a later one, can see something of. Calls for memory, threads, time and
+// tracedCalls are the calls that other processes, or a later one, can see something of. Calls for memory, threads, time and
 // signals' masks are missing: they are many, and differ from run to run.
-var counted = slices.Concat(
-	kinds(fd, "read pread64 readv recvfrom recvmsg", unix.SYS_READ, unix.SYS_PREAD64, unix.SYS_READV, unix.SYS_RECVFROM, unix.SYS_RECVMSG),
-	kinds(fd, "write pwrite64 writev pwritev pwritev2", unix.SYS_WRITE, unix.SYS_PWRITE64, unix.SYS_WRITEV, unix.SYS_PWRITEV, unix.SYS_PWRITEV2),
-	kinds(fd, "fallocate ftruncate fsync fdatasync", unix.SYS_FALLOCATE, unix.SYS_FTRUNCATE, unix.SYS_FSYNC, unix.SYS_FDATASYNC),
-	kinds(fd, "close fcntl flock dup dup2 dup3", unix.SYS_CLOSE, unix.SYS_FCNTL, unix.SYS_FLOCK, unix.SYS_DUP, unix.SYS_DUP2, unix.SYS_DUP3),
-	kinds(fd, "connect accept4 sendto sendmsg shutdown", unix.SYS_CONNECT, unix.SYS_ACCEPT4, unix.SYS_SENDTO, unix.SYS_SENDMSG, unix.SYS_SHUTDOWN),
-	kinds(fd, "sendfile", unix.SYS_SENDFILE),
-	kinds(third, "copy_file_range splice", unix.SYS_COPY_FILE_RANGE, unix.SYS_SPLICE),
-	kinds(path, "open creat truncate execve", unix.SYS_OPEN, unix.SYS_CREAT, unix.SYS_TRUNCATE, unix.SYS_EXECVE),
-	kinds(path, "unlink rename mkdir rmdir", unix.SYS_UNLINK, unix.SYS_RENAME, unix.SYS_MKDIR, unix.SYS_RMDIR),
-	kinds(at, "openat openat2 unlinkat mkdirat", unix.SYS_OPENAT, unix.SYS_OPENAT2, unix.SYS_UNLINKAT, unix.SYS_MKDIRAT),
-	kinds(at, "renameat renameat2", unix.SYS_RENAMEAT, unix.SYS_RENAMEAT2),
-	kinds(target, "link symlink", unix.SYS_LINK, unix.SYS_SYMLINK),
-	kinds(none, "socket pipe2 clone clone3 fork vfork", unix.SYS_SOCKET, unix.SYS_PIPE2, unix.SYS_CLONE, unix.SYS_CLONE3, unix.SYS_FORK, unix.SYS_VFORK),
-	kinds(none, "exit_group wait4 waitid kill pidfd_send_signal setpgid setsid", unix.SYS_EXIT_GROUP, unix.SYS_WAIT4, unix.SYS_WAITID,
+var tracedCalls = slices.Concat(
+	syscalls(ofDescriptor, "read pread64 readv recvfrom recvmsg", unix.SYS_READ, unix.SYS_PREAD64, unix.SYS_READV, unix.SYS_RECVFROM, unix.SYS_RECVMSG),
+	syscalls(ofDescriptor, "write pwrite64 writev pwritev pwritev2", unix.SYS_WRITE, unix.SYS_PWRITE64, unix.SYS_WRITEV, unix.SYS_PWRITEV, unix.SYS_PWRITEV2),
+	syscalls(ofDescriptor, "fallocate ftruncate fsync fdatasync", unix.SYS_FALLOCATE, unix.SYS_FTRUNCATE, unix.SYS_FSYNC, unix.SYS_FDATASYNC),
+	syscalls(ofDescriptor, "close fcntl flock dup dup2 dup3", unix.SYS_CLOSE, unix.SYS_FCNTL, unix.SYS_FLOCK, unix.SYS_DUP, unix.SYS_DUP2, unix.SYS_DUP3),
+	syscalls(ofDescriptor, "connect accept4 sendto sendmsg shutdown", unix.SYS_CONNECT, unix.SYS_ACCEPT4, unix.SYS_SENDTO, unix.SYS_SENDMSG, unix.SYS_SHUTDOWN),
+	syscalls(ofDescriptor, "sendfile", unix.SYS_SENDFILE),
+	syscalls(ofThird, "copy_file_range splice", unix.SYS_COPY_FILE_RANGE, unix.SYS_SPLICE),
+	syscalls(ofPath, "open creat truncate execve", unix.SYS_OPEN, unix.SYS_CREAT, unix.SYS_TRUNCATE, unix.SYS_EXECVE),
+	syscalls(ofPath, "unlink rename mkdir rmdir", unix.SYS_UNLINK, unix.SYS_RENAME, unix.SYS_MKDIR, unix.SYS_RMDIR),
+	syscalls(ofPathAt, "openat openat2 unlinkat mkdirat", unix.SYS_OPENAT, unix.SYS_OPENAT2, unix.SYS_UNLINKAT, unix.SYS_MKDIRAT),
+	syscalls(ofPathAt, "renameat renameat2", unix.SYS_RENAMEAT, unix.SYS_RENAMEAT2),
+	syscalls(ofTarget, "link symlink", unix.SYS_LINK, unix.SYS_SYMLINK),
+	syscalls(ofNothing, "socket pipe2 clone clone3 fork vfork", unix.SYS_SOCKET, unix.SYS_PIPE2, unix.SYS_CLONE, unix.SYS_CLONE3, unix.SYS_FORK, unix.SYS_VFORK),
+	syscalls(ofNothing, "exit_group wait4 waitid kill pidfd_send_signal setpgid setsid", unix.SYS_EXIT_GROUP, unix.SYS_WAIT4, unix.SYS_WAITID,
 		unix.SYS_KILL, unix.SYS_PIDFD_SEND_SIGNAL, unix.SYS_SETPGID, unix.SYS_SETSID),
 )
 
-func kinds(s subject, names string, numbers ...int) (k []syscallKind) {
+func syscalls(s callSubject, names string, numbers ...int) (k []syscallKind) {
 	for i, name := range strings.Fields(names) {
 		k = append(k, syscallKind{name, numbers[i], s})
 	}
@@ -83,21 +81,21 @@ func kinds(s subject, names string, numbers ...int) (k []syscallKind) {
 // The groups of calls that fail if something is missing: of room on the disk (ENOSPC, EIO), of descriptors (EMFILE), of
 // processes (EAGAIN).
 var (
-	Writes      = []string{"write", "pwrite64", "writev", "fallocate", "ftruncate", "fsync", "fdatasync"}
-	Descriptors = []string{"open", "openat", "socket", "accept4", "pipe2", "dup", "dup2", "dup3"}
-	Starts      = []string{"clone", "clone3", "fork", "vfork", "execve"}
+	writeCalls      = []string{"write", "pwrite64", "writev", "fallocate", "ftruncate", "fsync", "fdatasync"}
+	descriptorCalls = []string{"open", "openat", "socket", "accept4", "pipe2", "dup", "dup2", "dup3"}
+	startCalls      = []string{"clone", "clone3", "fork", "vfork", "execve"}
 )
 
 // Is reports whether the call is one of these names.
-func (c *Call) Is(names []string) bool { return slices.Contains(names, c.Name) }
+func (c *tracedCall) Is(names []string) bool { return slices.Contains(names, c.Name) }
 
 // OnFile reports whether the call is about a file on a disk.
-func (c *Call) OnFile() bool {
+func (c *tracedCall) OnFile() bool {
 	return strings.HasPrefix(c.Path, "/") && !strings.HasPrefix(c.Path, "/proc/") && !strings.HasPrefix(c.Path, "/dev/")
 }
 
 // String is the call for people: "pwrite64 hipq.db-wal by worker".
-func (c *Call) String() string {
+func (c *tracedCall) String() string {
 	text := c.Name
 	if c.Path != "" {
 		name, _, _ := strings.Cut(filepath.Base(c.Path), ":[") // the number of a pipe says nothing
@@ -107,7 +105,7 @@ func (c *Call) String() string {
 }
 
 // Data is what a write writes, or what a read has read; at most limit bytes of it.
-func (c *Call) Data(limit int) []byte {
+func (c *tracedCall) Data(limit int) []byte {
 	n := int(c.regs.Rdx)
 	if c.Returned {
 		n = c.Result
@@ -116,10 +114,10 @@ func (c *Call) Data(limit int) []byte {
 }
 
 // AwaitReturn has the hook called again when the call returns.
-func (c *Call) AwaitReturn() { c.awaits = true }
+func (c *tracedCall) AwaitReturn() { c.awaits = true }
 
 // Fail makes the call fail instead of being made. The hook calls it at the entry.
-func (c *Call) Fail(errno syscall.Errno) {
+func (c *tracedCall) Fail(errno syscall.Errno) {
 	c.regs.Orig_rax, c.regs.Rax = ^uint64(0), uint64(-int64(errno))
 	c.skipped = true
 	c.Trace.fail(unix.PtraceSetRegs(c.TID, &c.regs))
@@ -127,7 +125,7 @@ func (c *Call) Fail(errno syscall.Errno) {
 
 // Stop stops the process just before the call, until it gets a SIGCONT. The hook calls it at the entry. A plain SIGSTOP
 // would let the call through first, so the call is skipped, and made again when the process continues.
-func (c *Call) Stop() {
+func (c *tracedCall) Stop() {
 	c.th.repeats, c.skipped = c, true
 	regs := c.regs
 	regs.Rip -= 2 // the instruction
@@ -137,11 +135,11 @@ func (c *Call) Stop() {
 }
 
 // Signal sends a signal to the process that makes the call. After a SIGKILL at the entry the call isn't made.
-func (c *Call) Signal(signal syscall.Signal) { _ = unix.Kill(c.PID, signal) }
+func (c *tracedCall) Signal(signal syscall.Signal) { _ = unix.Kill(c.PID, signal) }
 
 // enters handles the entry of a filtered call.
-func (t *Trace) enters(tid int, th *thread, p *Process) {
-	c := &Call{Process: *p, TID: tid, Trace: t, th: th}
+func (t *trace) enters(tid int, th *tracedThread, p *tracedProcess) {
+	c := &tracedCall{tracedProcess: *p, TID: tid, Trace: t, th: th}
 	if unix.PtraceGetRegs(tid, &c.regs) != nil {
 		return
 	}
@@ -149,14 +147,14 @@ func (t *Trace) enters(tid int, th *thread, p *Process) {
 		return
 	}
 	number := int(c.regs.Orig_rax)
-	at := slices.IndexFunc(counted, func(k syscallKind) bool { return k.number == number })
+	at := slices.IndexFunc(tracedCalls, func(k syscallKind) bool { return k.number == number })
 	if number == unix.SYS_MMAP {
 		t.fail(t.checkMap(c))
 	}
 	if at < 0 || startsThread(c) {
 		return
 	}
-	kind := counted[at]
+	kind := tracedCalls[at]
 	c.Name = kind.name
 	if c.Path = c.file(kind.subject); c.Path == "anon_inode:[eventfd]" {
 		return // Go's threads wake each other by it
@@ -165,21 +163,14 @@ func (t *Trace) enters(tid int, th *thread, p *Process) {
 	th.repeats = nil
 	switch {
 	case before != nil && before.Name == c.Name:
-		c.Number, c.awaits = before.Number, before.awaits
-	case t.wants(c.Name):
-		t.mu.Lock()
-		t.calls++
-		t.names[c.Name]++
-		c.Number = t.calls
-		t.mu.Unlock()
-		if t.o.Hook != nil {
-			t.o.Hook(c)
-		}
+		c.awaits = before.awaits
+	case t.o.Hook != nil:
+		t.o.Hook(c)
 	}
 	if c.skipped {
 		return
 	}
-	if t.o.Record != "" {
+	if t.o.Log != nil {
 		change, err := t.begins(c)
 		t.fail(err)
 		c.change = change
@@ -190,7 +181,7 @@ func (t *Trace) enters(tid int, th *thread, p *Process) {
 }
 
 // returns handles the return of a call that is awaited.
-func (t *Trace) returns(tid int, th *thread) {
+func (t *trace) returns(tid int, th *tracedThread) {
 	c := th.call
 	th.call = nil
 	var regs unix.PtraceRegs
@@ -206,10 +197,8 @@ func (t *Trace) returns(tid int, th *thread) {
 	}
 }
 
-func (t *Trace) wants(name string) bool { return t.o.Only == nil || slices.Contains(t.o.Only, name) }
-
 // startsThread reports whether a call starts a thread, which is no process.
-func startsThread(c *Call) bool {
+func startsThread(c *tracedCall) bool {
 	switch c.regs.Orig_rax {
 	case unix.SYS_CLONE:
 		return c.regs.Rdi&unix.CLONE_THREAD != 0
@@ -221,24 +210,24 @@ func startsThread(c *Call) bool {
 }
 
 // file is the path of the file that a call is about.
-func (c *Call) file(s subject) string {
+func (c *tracedCall) file(s callSubject) string {
 	switch s {
-	case fd:
+	case ofDescriptor:
 		return c.fileAt(int32(c.regs.Rdi))
-	case path:
+	case ofPath:
 		return c.resolve(unix.AT_FDCWD, uintptr(c.regs.Rdi))
-	case third:
+	case ofThird:
 		return c.fileAt(int32(c.regs.Rdx))
-	case target:
+	case ofTarget:
 		return c.resolve(unix.AT_FDCWD, uintptr(c.regs.Rsi))
-	case at:
+	case ofPathAt:
 		return c.resolve(int32(c.regs.Rdi), uintptr(c.regs.Rsi))
 	}
 	return ""
 }
 
 // fileAt is the file at a descriptor.
-func (c *Call) fileAt(fd int32) string {
+func (c *tracedCall) fileAt(fd int32) string {
 	link := fmt.Sprintf("/proc/%d/fd/%d", c.TID, fd)
 	if fd == unix.AT_FDCWD {
 		link = fmt.Sprintf("/proc/%d/cwd", c.TID)
@@ -247,7 +236,7 @@ func (c *Call) fileAt(fd int32) string {
 	return name
 }
 
-func (c *Call) resolve(dir int32, address uintptr) string {
+func (c *tracedCall) resolve(dir int32, address uintptr) string {
 	name := peekString(c.TID, address)
 	if name == "" || filepath.IsAbs(name) {
 		return name

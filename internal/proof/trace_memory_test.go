@@ -1,6 +1,6 @@
 //go:build linux && amd64
 
-package trace
+package proof
 
 import (
 	"bytes"
@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -15,7 +17,7 @@ import (
 
 // install lets a process that has just begun its program install the filter for itself and what it starts. With it,
 // only the calls of interest stop, at the expense of no others.
-func (t *Trace) install(pid int) error {
+func (t *trace) install(pid int) error {
 	var saved unix.PtraceRegs
 	if err := unix.PtraceGetRegs(pid, &saved); err != nil {
 		return err
@@ -73,7 +75,7 @@ func (t *Trace) install(pid int) error {
 }
 
 // filter is a program for seccomp that lets the calls of interest stop.
-func (t *Trace) filter() []unix.SockFilter {
+func (t *trace) filter() []unix.SockFilter {
 	const (
 		number   = 0 // offsets in struct seccomp_data
 		arch     = 4
@@ -91,15 +93,15 @@ func (t *Trace) filter() []unix.SockFilter {
 	allow := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW}
 	stop := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_TRACE}
 	f := []unix.SockFilter{load(arch), equal(unix.AUDIT_ARCH_X86_64, 1, 0), allow, load(number)}
-	for _, k := range counted {
+	for _, k := range tracedCalls {
 		switch {
 		case k.number == unix.SYS_CLONE:
 			f = append(f, equal(uint32(k.number), 0, 4), load(argument), anyBit(unix.CLONE_THREAD, 0, 1), allow, stop)
-		case k.number == unix.SYS_CLONE3, t.o.Record != "", t.wants(k.name):
+		case k.number == unix.SYS_CLONE3, t.o.Log != nil, t.o.Hook != nil:
 			f = append(f, equal(uint32(k.number), 0, 1), stop)
 		}
 	}
-	if t.o.Record != "" { // writes through shared memory would be missed
+	if t.o.Log != nil { // writes through shared memory would be missed
 		f = append(f, equal(unix.SYS_MMAP, 0, 4), load(argument+3*8), anyBit(unix.MAP_SHARED, 1, 0), allow, stop)
 	}
 	if t.o.Clock != nil {
@@ -142,4 +144,73 @@ func poke(pid int, address uintptr, data []byte) error {
 	_, err := unix.ProcessVMWritev(pid, []unix.Iovec{{Base: unsafe.SliceData(data), Len: uint64(len(data))}},
 		[]unix.RemoteIovec{{Base: address, Len: len(data)}}, 0)
 	return err
+}
+
+// tracedClock is the real-time clock of traced processes, also of several runs. Durations and timers don't follow it, nor do
+// the times that the kernel gives files.
+type tracedClock struct{ offset atomic.Int64 }
+
+// Set shifts the clock by this much from that of the host, from now on.
+func (c *tracedClock) Set(offset time.Duration) { c.offset.Store(int64(offset)) }
+
+var realClocks = []uint32{unix.CLOCK_REALTIME, unix.CLOCK_REALTIME_COARSE, unix.CLOCK_TAI}
+
+// tellTime answers a call that asks for the time. It reports whether the call is one.
+func (t *trace) tellTime(c *tracedCall) bool {
+	now := time.Now().Add(time.Duration(t.o.Clock.offset.Load()))
+	result, address := uint64(0), uintptr(c.regs.Rdi)
+	scale := int64(1)
+	switch c.regs.Orig_rax {
+	case unix.SYS_TIME:
+		result = uint64(now.Unix())
+	case unix.SYS_GETTIMEOFDAY:
+		scale = 1000
+	case unix.SYS_CLOCK_GETTIME:
+		address = uintptr(c.regs.Rsi)
+	default:
+		return false
+	}
+	if address != 0 {
+		answer := binary.LittleEndian.AppendUint64(nil, uint64(now.Unix()))
+		if c.regs.Orig_rax != unix.SYS_TIME {
+			answer = binary.LittleEndian.AppendUint64(answer, uint64(int64(now.Nanosecond())/scale))
+		}
+		if err := poke(c.TID, address, answer); err != nil {
+			return true // the real call fails too, and says why
+		}
+	}
+	c.regs.Orig_rax, c.regs.Rax = ^uint64(0), result
+	t.fail(unix.PtraceSetRegs(c.TID, &c.regs))
+	return true
+}
+
+// hideVDSO hides from a new program the functions by which it would get the time without a call.
+func hideVDSO(pid int) error {
+	var regs unix.PtraceRegs
+	if err := unix.PtraceGetRegs(pid, &regs); err != nil {
+		return err
+	}
+	// On the stack are the number of arguments, these, a 0, the environment, a 0, and pairs of a key and a value.
+	address := uintptr(regs.Rsp)
+	word := func() uint64 {
+		address += 8
+		data := peek(pid, address-8, 8)
+		if len(data) < 8 {
+			return 0
+		}
+		return binary.LittleEndian.Uint64(data)
+	}
+	address += 8 * (uintptr(word()) + 1)
+	for word() != 0 {
+	}
+	const sysinfo, ignore = 33, 1
+	for {
+		switch key := word(); key {
+		case 0:
+			return nil
+		case sysinfo:
+			return poke(pid, address-8, binary.LittleEndian.AppendUint64(nil, ignore))
+		}
+		word()
+	}
 }
