@@ -21,6 +21,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hipq/hipq/internal/process"
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/internal/ui"
 	"github.com/hipq/hipq/monitor"
@@ -156,7 +157,7 @@ func (o uiOptions) socket(ctx context.Context) (net.Listener, error) {
 		if path == "" {
 			return nil, usagef("--listen: unix: needs the path of a socket")
 		}
-		defer syscall.Umask(syscall.Umask(0o117)) // the mode 0660: the group is the proxy's
+		defer process.Umask(process.Umask(0o117)) // the mode 0660: the group is the proxy's
 		listener, err := listen.Listen(ctx, "unix", path)
 		if errors.Is(err, syscall.EADDRINUSE) && !answers(ctx, path) { // left by a hipq ui that was killed
 			if err = os.Remove(path); err == nil {

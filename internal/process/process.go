@@ -14,6 +14,9 @@ import (
 // CanRun returns why hipq can't run programs on this system, or nil.
 func CanRun() error { return nil }
 
+// Umask sets which rights new files of this process lack, and returns which they lacked.
+func Umask(mask int) int { return syscall.Umask(mask) }
+
 // SignalName is how manuals and kill -l call a signal: SIGKILL.
 func SignalName(s syscall.Signal) string { return unix.SignalName(s) }
 

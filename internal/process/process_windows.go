@@ -12,5 +12,6 @@ var errWindows = errors.New("hipq runs no programs on Windows, because it can't 
 
 func CanRun() error                    { return errWindows }
 func KeepFiles()                       {} // programs inherit only the files they are given
+func Umask(int) int                    { return 0 }
 func SignalName(syscall.Signal) string { return "" }
 func SignalBelow(int, syscall.Signal)  {}
