@@ -176,7 +176,7 @@ func (c *start) begin(ctx context.Context, jobs []*job.Job) error {
 	}
 	for batch := range slices.Chunk(jobs, size) {
 		group, groups := c.setGroup(batch)
-		ids := Args(batch, func(j *job.Job) any { return j.ID })
+		ids := texts.Map(batch, func(j *job.Job) any { return j.ID })
 		args := slices.Concat([]any{c.round.Worker.ID, c.round.Token, c.round.Token, now, now}, groups, ids)
 		err := c.tx.Write(ctx, "UPDATE"+c.db.SQL.OrFail+" "+c.table+" "+c.db.SQL.ByID+" SET status = 'running',"+cleared+
 			" attempt = attempt + 1, worker_id = ?, lock_token = ?, attempt_token = ?, start_time = ?, update_time = ?"+group+

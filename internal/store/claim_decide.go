@@ -106,7 +106,7 @@ func (c *start) lineUp(ctx context.Context, does map[claim.Action][]*job.Job) er
 		if len(list) == 0 {
 			return nil
 		}
-		args = append(args, Args(list, func(j *job.Job) any { return j.ID })...)
+		args = append(args, texts.Map(list, func(j *job.Job) any { return j.ID })...)
 		err := c.tx.Write(ctx, "UPDATE "+c.table+" "+c.db.SQL.ByID+" SET "+set+" WHERE id IN "+engine.In(len(list)), args...)
 		return texts.Wrap(err, "line up jobs of %s", c.Name)
 	}

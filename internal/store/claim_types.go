@@ -35,7 +35,7 @@ func (t Types) condition() (sql string, args []any) {
 	if others {
 		names, in = except, " NOT IN "
 	}
-	if args = Args(names, func(name string) any { return name }); len(args) == 0 {
+	if args = engine.Args(names); len(args) == 0 {
 		args = []any{""} // no type has this name
 	}
 	return "job_type" + in + engine.In(len(args)), args

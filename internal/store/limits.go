@@ -19,7 +19,7 @@ func (q *Queue) TakesTurns() bool { return q.limited() || q.Rate.Starts > 0 }
 // TakeTurns waits until no other transaction has the turn of these shards, by their numbers in the table. The database goes
 // through them in their order.
 func (q *Queue) TakeTurns(ctx context.Context, tx *engine.Tx, shards ...int) error {
-	args := append([]any{q.Name}, Args(shards, func(shard int) any { return shard })...)
+	args := append([]any{q.Name}, engine.Args(shards)...)
 	err := tx.Write(ctx, "UPDATE "+q.db.Shards()+" SET turn = turn % 1000000000 + 1 WHERE queue = ? AND shard IN "+engine.In(len(shards)), args...)
 	return texts.Wrap(err, "wait for a turn at %s", q.Name)
 }

@@ -37,14 +37,5 @@ func (q *Queue) IDs(ctx context.Context, tx *engine.Tx, query string, args ...an
 	if err := tx.SelectContext(ctx, &found, query, args...); err != nil {
 		return nil, err
 	}
-	return Args(found, func(id int64) any { return id }), nil
-}
-
-// Args maps a list to the parameters of a statement.
-func Args[T any](list []T, of func(T) any) []any {
-	all := make([]any, len(list))
-	for i, one := range list {
-		all[i] = of(one)
-	}
-	return all
+	return engine.Args(found), nil
 }

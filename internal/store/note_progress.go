@@ -11,7 +11,7 @@ import (
 // SetProgress saves the progress that a worker's attempts reported, for those that still run under their tokens. It never
 // waits for locks: held are the reports whose rows another transaction locks. It may be repeated.
 func (q *Queue) SetProgress(ctx context.Context, workerID string, said []Said) (held []Said, err error) {
-	args := append(Args(said, func(s Said) any { return s.Job.ID }), workerID)
+	args := append(texts.Map(said, func(s Said) any { return s.Job.ID }), workerID)
 	query := "SELECT id FROM " + q.table + " " + q.db.SQL.ByID + " WHERE id IN " + notAlone(len(said)) + " AND worker_id = ? "
 	err = q.db.SQL.TxInPassing(ctx, func(tx *engine.Tx) error {
 		locked, err := q.IDs(ctx, tx, query+tx.SkipLocked, args...)

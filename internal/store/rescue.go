@@ -120,7 +120,7 @@ func (q *Queue) undecidedOfFormer(types []string) (from string, args []any) {
 		return " FROM (SELECT 0 AS id) AS former WHERE 1 = 0", nil
 	}
 	known := slices.AppendSeq(slices.Clone(types), maps.Keys(q.configured))
-	args = append(Args(known, func(t string) any { return t }), "") // no type has this name
+	args = append(engine.Args(known), "") // no type has this name
 	from = " FROM (SELECT id, job_type, update_time FROM " + q.table + " " + q.ClaimIndex() + " WHERE status = 'undecided' AND" + q.inShards() +
 		" AND part = 'NONE' AND job_type NOT IN " + engine.In(len(args)) + fmt.Sprintf(" LIMIT %d) AS former", rescueMax) +
 		" LEFT JOIN " + q.db.JobTypes() + " t ON t.queue = ? AND t.job_type = former.job_type" +
@@ -175,7 +175,7 @@ func (r rescue) endAll(ctx context.Context, found []stuck) error {
 	if len(found) == 0 {
 		return nil
 	}
-	byID, ids := map[int64]stuck{}, Args(found, func(s stuck) any { return s.ID })
+	byID, ids := map[int64]stuck{}, texts.Map(found, func(s stuck) any { return s.ID })
 	for _, s := range found {
 		byID[s.ID] = s
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -69,7 +70,7 @@ func (c settlement) settle(ctx context.Context, first *firstRead) error {
 	if err := c.logAs(ctx, c.tx, c.worker, entries); err != nil {
 		return err
 	}
-	if err := c.Discard(ctx, c.tx, job.StatusFinished, Args(finished, func(s Settled) any { return s.Job.ID })); err != nil {
+	if err := c.Discard(ctx, c.tx, job.StatusFinished, texts.Map(finished, func(s Settled) any { return s.Job.ID })); err != nil {
 		return err
 	}
 	if err := c.LetIn(ctx, c.tx, jobsOf(finished)...); err != nil {
@@ -169,7 +170,7 @@ func (row settling) isOf(s Settled) bool {
 
 // settling is the query for the rows of attempts that a worker locked and started. It fills found.
 func (q *Queue) settling(worker string, list []Settled, lock string, found map[int64]settling) engine.Query {
-	args := Args(list, func(s Settled) any { return s.Job.ID })
+	args := texts.Map(list, func(s Settled) any { return s.Job.ID })
 	query := "SELECT id, status, attempt, lock_token, error, retry_override, stopping <> 0 FROM " + q.table + " " + q.db.SQL.ByID +
 		" WHERE id IN " + notAlone(len(list)) + " AND status IN ('running', 'answered', 'deciding') AND worker_id = ? " + lock
 	var s settling

@@ -206,7 +206,7 @@ func (q *Queue) Upkeep(ctx context.Context, w workers.Worker, l Poll, handled ma
 
 // Stopping returns those of a worker's running jobs that it should stop, however the queue is divided by now.
 func (q *Queue) Stopping(ctx context.Context, workerID string, running []int64) (ids []int64, err error) {
-	args := append(Args(running, func(id int64) any { return id }), workerID)
+	args := append(engine.Args(running), workerID)
 	err = q.db.SQL.SelectContext(ctx, &ids, "SELECT id FROM "+q.table+" "+q.db.SQL.ByID+
 		" WHERE id IN "+engine.In(len(running))+" AND stopping = 1 AND worker_id = ?", args...)
 	return ids, texts.Wrap(err, "find the jobs of %s to stop", q.Name)

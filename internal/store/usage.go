@@ -101,7 +101,7 @@ func (q *Queue) usedIn(ctx context.Context, tx *engine.Tx, groups map[shardGroup
 		return used, 0, nil
 	}
 	from := "SELECT shard, throttle_group, throttle_factor + 0.0 FROM " + q.table + " " + q.ClaimIndex() + " WHERE "
-	names := Args(slices.Collect(maps.Keys(groups)), func(p shardGroup) any { return p.group })
+	names := texts.Map(slices.Collect(maps.Keys(groups)), func(p shardGroup) any { return p.group })
 	query := from + schema.Runs + " UNION ALL " + from + schema.Awaits + " AND part IN " + engine.In(len(names))
 	err = tx.Read(ctx, engine.Query{SQL: query, Args: names, Scan: engine.EachRow(func(row *sql.Rows) error {
 		var p shardGroup
