@@ -16,26 +16,10 @@ import (
 )
 
 // ErrShards means that the queue's division differs from the options. It is also a schema.ErrNotMigrated.
-var ErrShards = shardsError("the queue is divided differently")
-
-type shardsError string
-
-func (e shardsError) Error() string { return string(e) }
-
-func (e shardsError) Is(target error) bool {
-	return target == schema.ErrNotMigrated || target == ErrShards
-} //nolint:errorlint // it is compared only with these two
+var ErrShards = texts.Errorf(schema.ErrNotMigrated, "the queue is divided differently")
 
 // ErrLimits means that the queue's throttle limit, throttle groups or rate differ from the options. It is also an ErrShards.
-var ErrLimits = limitsError("the queue has other limits")
-
-type limitsError string
-
-func (e limitsError) Error() string { return string(e) }
-
-func (e limitsError) Is(target error) bool {
-	return target == ErrLimits || ErrShards.Is(target)
-} //nolint:errorlint // it is compared only with these
+var ErrLimits = texts.Errorf(ErrShards, "the queue has other limits")
 
 // otherwise returns an ErrShards with both values if the registered division, limits or rate differ from these options.
 func (q *Queue) otherwise(there queueRecord) error {
@@ -51,8 +35,8 @@ func (q *Queue) otherwise(there queueRecord) error {
 	maps.Copy(all, was)
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		if was[name] != is[name] {
-			return limitsError(fmt.Sprintf("its %s is %s in the database, and %s in this config: "+initIfRight,
-				name, cmp.Or(was[name], "missing"), cmp.Or(is[name], "missing")))
+			return texts.Errorf(ErrLimits, "its %s is %s in the database, and %s in this config: "+initIfRight,
+				name, cmp.Or(was[name], "missing"), cmp.Or(is[name], "missing"))
 		}
 	}
 	return nil
@@ -97,10 +81,9 @@ func (q *Queue) OtherwiseDivided(number int) error {
 	case number == 0 || number == own.Number():
 		return nil
 	case n == own.N:
-		return shardsError("its shards use other throttle groups than this config: " + initIfRight)
+		return texts.Errorf(ErrShards, "its shards use other throttle groups than this config: "+initIfRight)
 	}
-	return shardsError(fmt.Sprintf("the queue has %d %s in the database, and %d in this config: "+initIfRight,
-		n, noun, own.N))
+	return texts.Errorf(ErrShards, "the queue has %d %s in the database, and %d in this config: "+initIfRight, n, noun, own.N)
 }
 
 func (q *Queue) place(shard int) int { return policy.ShardPlace(q.Division().Number(), shard) }
