@@ -91,14 +91,13 @@ start_without_locks() {
 mutant start_although_dead # a worker that was declared dead starts jobs
 start_although_dead() {
   queue='ReclaimFromADeadWorker|DeadInItsTurn'
-  edit internal/store/claim.go 's/q\.workers\.Working\("\?"\) ?\+ ?" AND COALESCE/"? <> \x27\x27 AND COALESCE/'
-  edit internal/store/claim_turn.go 's/" AND " \+ q\.workers\.Working\("\?"\) \+/" AND ? <> \x27\x27" +/'
+  edit internal/store/claim.go 's/q\.workers\.Working\("\?"\) \+ fmt/"? <> \x27\x27" + fmt/'
 }
 
 mutant pause_waits_for_nobody # a round that has looked before the pause starts jobs after it
 pause_waits_for_nobody() {
   queue=PauseMeansNow
-  edit internal/store/claim.go 's/" WHERE queue = \? " ?\+\n?\s*q\.db\.SQL\.ForShare/" WHERE queue = ?"/'
+  edit internal/store/round.go 's/q\.isOpen\(q\.db\.SQL\.ForShare\)/q.isOpen("")/'
 }
 
 mutant start_again # a round that is repeated starts others instead of those that it has started

@@ -132,15 +132,12 @@ func (c *start) nextLocked(ctx context.Context, n int, first bool, seen map[int6
 	}
 }
 
-// isOpen says whether the worker may start jobs in a queue without turns: the queue isn't paused or divided otherwise, and
-// the worker isn't dead. It locks the queue's row until the round ends, so a pause returns when no such round runs. A queue
-// without a row is open.
-func (q *Queue) isOpen(worker string, into *bool) engine.Value {
-	return engine.Value{
-		SQL: q.workers.Working("?") + " AND COALESCE((SELECT paused = 0 AND division = ? FROM " + q.db.Queues() + " WHERE queue = ? " +
-			q.db.SQL.ForShare + "), 1)",
-		Args: []any{worker, q.Division().Number(), q.Name}, Into: into,
-	}
+// isOpen is an SQL expression: a worker may start jobs, because it isn't dead, and the queue isn't paused or divided otherwise.
+// Its parameters are the worker's id and the queue's name. A queue without a row is open. lock keeps the queue's row, if a turn
+// doesn't, so that a pause returns when no round runs.
+func (q *Queue) isOpen(lock string) string {
+	return q.workers.Working("?") + fmt.Sprintf(" AND COALESCE((SELECT paused <> 1 AND division = %d FROM %s WHERE queue = ? %s), 1)",
+		q.Division().Number(), q.db.Queues(), lock)
 }
 
 // begin sets locked jobs to running and counts their attempts.

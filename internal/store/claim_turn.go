@@ -62,8 +62,8 @@ func (q *Queue) takeTurn(ctx context.Context, tx *engine.Tx, worker string, shar
 	}
 	found := false
 	err = tx.Read(ctx, engine.Query{
-		SQL:  "SELECT " + q.shardColumns() + ", " + q.isOpenQueue() + " AND " + q.workers.Working("?") + " FROM " + q.db.Shards() + " WHERE queue = ? AND shard = ?",
-		Args: []any{q.Name, worker, q.Name, q.place(shard)}, Scan: engine.EachRow(func(row *sql.Rows) (err error) {
+		SQL:  "SELECT " + q.shardColumns() + ", " + q.isOpen("") + " FROM " + q.db.Shards() + " WHERE queue = ? AND shard = ?",
+		Args: []any{worker, q.Name, q.Name, q.place(shard)}, Scan: engine.EachRow(func(row *sql.Rows) (err error) {
 			found = true
 			t.row, err = q.scanShard(row, &t.open)
 			return err
