@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -47,7 +48,7 @@ func (l Poll) Nothing() bool {
 // the limits differ.
 func (q *Queue) Poll(ctx context.Context, types Types) (l Poll, err error) {
 	ofTypes, names := types.condition()
-	undecided, args := q.decidable(types).condition()
+	anyOf, args := rescue{Queue: q}.decidedHere().condition() // of others, any worker of this config applies the policy
 	pick := q.table + " " + q.ClaimIndex()
 	misplaced := q.misplaced()
 	former, known := q.undecidedOfFormer(types)
@@ -61,10 +62,10 @@ func (q *Queue) Poll(ctx context.Context, types Types) (l Poll, err error) {
 	there := queueRecord{Queue: q.Name}
 	var lockedJobs, stuck, held, heldOfTypes, running int
 	into := []any{&paused, &there.Division, &there.ThrottleLimit, &there.Settings, &l.Undecided, &l.Waking, &l.New, &l.Misplaced, &lockedJobs, &stuck, &held, &heldOfTypes, &running}
-	args = append(args, known...)
+	args = slices.Concat(names, args, known)
+	undecided := "EXISTS (SELECT 1 FROM " + q.table + " " + q.whereUndecided()
 	query := "SELECT COALESCE(r.paused, 0) = 1, COALESCE(r.division, 0), COALESCE(r.throttle_limit, 0), COALESCE(r.settings, 'NONE')," +
-		" EXISTS (SELECT 1 FROM " + pick + " WHERE status = 'undecided' AND" + q.inShards() + " AND part = 'NONE' AND " + undecided + ")" +
-		" OR EXISTS (SELECT 1" + former + ")," +
+		" " + undecided + ofTypes + ") OR " + undecided + anyOf + ") OR EXISTS (SELECT 1" + former + ")," +
 		" EXISTS (SELECT 1 FROM " + q.table + " " + q.Index("wake") + " WHERE wake_time <= (SELECT " + q.db.SQL.NowSQL + "))," +
 		" EXISTS (SELECT 1 FROM " + pick + " WHERE status = 'submitted')," +
 		" EXISTS (SELECT 1 FROM " + pick + " WHERE " + misplacedOf + " AND " + misplaced[0] + ")" +
