@@ -282,7 +282,7 @@ freed_room_without_turn() {
 mutant any_held_let_in # room in a group lets in a job of its first type, which then waits behind others
 any_held_let_in() {
   queue=FirstHeldJobIsLetIn
-  edit internal/store/claim_let_in.go 's/some, next = others, types/some = nil/'
+  edit internal/store/claim_let_in.go 's/gaps = next/gaps = nil/'
 }
 
 mutant ends_beside_who_asks # a tick doesn't wait for the job before its own that another worker asks for

@@ -74,7 +74,7 @@ func (c *start) heldBy(ctx context.Context, groups []string, n int, last candida
 			open = append(open, shardGroup{c.place(c.shard), g})
 		}
 	}
-	firsts, err := c.firstHeld(ctx, c.tx, slices.Clone(open))
+	firsts, err := c.firstHeld(ctx, c.tx, open)
 	if err != nil {
 		return nil, fmt.Errorf("find held jobs of %s: %w", c.Name, err)
 	}

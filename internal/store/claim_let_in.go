@@ -1,14 +1,11 @@
 package store
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
@@ -60,40 +57,19 @@ func (q *Queue) letIn(ctx context.Context, tx *engine.Tx, groups map[shardGroup]
 	return texts.Wrap(err, "let held jobs of %s in", q.Name)
 }
 
-// firstHeld returns the first job of each type that groups hold. The index has a group's jobs by type: each query goes on with
-// the next type of each group.
+// firstHeld returns the first job of each type that groups hold: one type of each group after the other.
 func (q *Queue) firstHeld(ctx context.Context, tx *engine.Tx, groups []shardGroup) (held map[shardGroup][]candidate, err error) {
-	one := "SELECT n, job_type, " + q.db.PositionOf("g") + " FROM (SELECT %d AS n, job_type, " + schema.ClaimOrder + " FROM " + q.table + " " + q.ClaimIndex() +
-		" WHERE status = 'throttled' AND shard = ? AND part = ? AND job_type > ? ORDER BY job_type, " + schema.ClaimOrder + " LIMIT 1) AS g"
 	held = map[shardGroup][]candidate{}
-	slices.SortFunc(groups, func(a, b shardGroup) int {
-		return cmp.Or(cmp.Compare(a.shard, b.shard), strings.Compare(a.group, b.group))
-	})
-	for some := range slices.Chunk(groups, rangesMax) {
-		for next := make([]string, len(some)); len(some) > 0; { // the types to go on behind
-			var queries []string
-			var args []any
-			for i, in := range some {
-				queries = append(queries, fmt.Sprintf(one, i))
-				args = append(args, in.shard, in.group, next[i])
-			}
-			var others []shardGroup
-			var types []string
-			var i int
-			var jobType string
-			var at schema.Position
-			err := tx.Read(ctx, engine.Query{SQL: strings.Join(queries, " UNION ALL "), Args: args, Scan: engine.Into(func() {
-				r := &indexRange{status: job.StatusThrottled, part: some[i].group, jobType: jobType, size: 1, ended: true}
-				held[some[i]] = append(held[some[i]], candidate{Position: at, from: r})
-				others, types = append(others, some[i]), append(types, jobType)
-			}, append([]any{&i, &jobType}, at.Into()...)...)})
-			if err != nil {
-				return nil, err
-			}
-			some, next = others, types
-		}
+	for gaps := texts.Map(groups, func(in shardGroup) gap { return gap{in: in} }); len(gaps) > 0 && err == nil; {
+		var next []gap
+		err = q.behind(ctx, tx, job.StatusThrottled, gaps, func(of gap, jobType string, at schema.Position) {
+			r := &indexRange{status: job.StatusThrottled, part: of.in.group, jobType: jobType, size: 1, ended: true}
+			held[of.in] = append(held[of.in], candidate{Position: at, from: r})
+			next = append(next, gap{of.in, jobType})
+		})
+		gaps = next
 	}
-	return held, nil
+	return held, err
 }
 
 // Groups whose room no transaction noted, because rows were changed by hand, or the first job that a group held was locked by another
