@@ -193,7 +193,7 @@ final_comes_back() {
   crash=(crash)
   edit internal/policy/after.go 's/\t\tif n\.Status = job\.StatusFailed;/\t\tn.Wake = now.Add(3 * time.Second)\n$&/'
   edit internal/store/upkeep.go 's/ AND status = \x27scheduled\x27 ORDER/ ORDER/'
-  edit internal/store/make_available.go 's/SET status = \x27available\x27, wake_time = NULL, asked_time = NULL WHERE status = \?/SET status = \x27available\x27, wake_time = NULL, asked_time = NULL WHERE ? <> \x27\x27/'
+  edit internal/store/upkeep.go 's/SET status = \x27available\x27, wake_time = NULL, asked_time = NULL WHERE status = \?/SET status = \x27available\x27, wake_time = NULL, asked_time = NULL WHERE ? <> \x27\x27/'
 }
 
 # The turn is over before the round begins: it is counted, but two workers take the same room. Not on SQLite, where they take
@@ -270,19 +270,19 @@ first_not_noted() {
 mutant freed_room_unnoted # whoever frees a group's weight lets nobody in: a held job waits for the search that finds all
 freed_room_unnoted() {
   queue='HeldJobsFollowEachOther|ManyHeldJobs'
-  edit internal/store/claim_let_in.go 's/return q\.letIn\(ctx, tx, groups\)\n}\n\n\/\/ takeTurnsOf/return nil\n}\n\n\/\/ takeTurnsOf/'
+  edit internal/store/claim_groups.go 's/return q\.letIn\(ctx, tx, groups\)\n}\n\n\/\/ takeTurnsOf/return nil\n}\n\n\/\/ takeTurnsOf/'
 }
 
 mutant freed_room_without_turn # room is noted while another round, which saw the group full, has a job held
 freed_room_without_turn() {
   queue=RoomWhileAnotherRoundHolds worker=DrainsAllShards
-  edit internal/store/claim_let_in.go 's/if len\(groups\) == 0 \|\| q\.db\.SQL\.Writers == 1/if true/'
+  edit internal/store/claim_groups.go 's/if len\(groups\) == 0 \|\| q\.db\.SQL\.Writers == 1/if true/'
 }
 
 mutant any_held_let_in # room in a group lets in a job of its first type, which then waits behind others
 any_held_let_in() {
   queue=FirstHeldJobIsLetIn
-  edit internal/store/claim_let_in.go 's/gaps = next/gaps = nil/'
+  edit internal/store/claim_groups.go 's/gaps = next/gaps = nil/'
 }
 
 mutant ends_beside_who_asks # a tick doesn't wait for the job before its own that another worker asks for
