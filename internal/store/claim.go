@@ -54,7 +54,8 @@ func (q *Queue) startNext(ctx context.Context, tx *engine.Tx, r Round, first *fi
 		return err
 	}
 	done.More, done.Missed = done.More || more, c.missed && len(taken) == 0
-	if err := c.noteWaiting(ctx, slices.ContainsFunc(taken, c.isLimited)); err != nil {
+	isLimited := func(j *job.Job) bool { return j.ThrottleFactor > 0 || c.ThrottleLimit < 1 }
+	if err := c.noteWaiting(ctx, slices.ContainsFunc(taken, isLimited)); err != nil {
 		return err
 	}
 	if err := q.Reject(ctx, tx, r.Worker, c.invalid...); err != nil {
@@ -77,8 +78,6 @@ func (q *Queue) startNext(ctx context.Context, tx *engine.Tx, r Round, first *fi
 	}
 	return nil
 }
-
-func (c *start) isLimited(j *job.Job) bool { return j.ThrottleFactor > 0 || c.ThrottleLimit < 1 }
 
 // take locks up to n jobs that may start, batch after batch of candidates, in order. due is the first batch, already locked.
 // more says that others may start too.

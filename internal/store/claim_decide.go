@@ -62,8 +62,10 @@ func (c *start) overlooked() map[shardGroup]bool {
 			c.stays(r.part, false)
 		}
 	}
-	for _, one := range c.lineLeft() {
-		c.stays(one.waits.Group, true)
+	if c.line != nil { // the round hasn't looked at these
+		for _, one := range c.line.read {
+			c.stays(one.waits.Group, true)
+		}
 	}
 	groups := map[shardGroup]bool{}
 	for g, inLine := range c.held {

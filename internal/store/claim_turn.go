@@ -37,14 +37,6 @@ type turn struct {
 	open bool
 }
 
-// lineLeft are the jobs in line at which the round hasn't looked.
-func (t *turn) lineLeft() []candidate {
-	if t.line == nil {
-		return nil
-	}
-	return t.line.read
-}
-
 // takeTurn reads what counts against the queue's limits and its rate. Starters of such a queue take turns until they commit,
 // because a sum over rows misses what another is about to start. The transaction's time becomes that of the turn: with an
 // earlier time, the rate's period would end too soon.
