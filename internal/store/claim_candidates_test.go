@@ -52,20 +52,6 @@ var orders = []struct {
 	{"schedule highest", job.BySchedule, job.HighestFirst, []int64{5, 1, 4, 6, 2, 3, 7}},
 }
 
-// Each order holds over several types, and when a round continues where the last one ended.
-func TestOrders(t *testing.T) {
-	parallel(t)
-	for _, c := range orders {
-		t.Run(c.name, func(t *testing.T) {
-			change := func(o *queue.Options) { o.Order, o.PriorityOrder = c.order, c.priority }
-			suiteWith(t, change, func(s env) {
-				s.jumble()
-				equal(s.t, s.orderOf("w1"), c.want, "started")
-			})
-		})
-	}
-}
-
 // A queue with a changed order starts existing jobs in the new one.
 func TestOrderMayChange(t *testing.T) {
 	suite(t, func(s env) {
@@ -109,15 +95,6 @@ func TestTableOfAnotherOrder(t *testing.T) {
 		for _, n := range []int{2, 3, 1} {
 			equal(t, ids(s.start("w", 1)), []int64{s.nth(n)}, "started")
 		}
-	})
-}
-
-// The default priority applies to types that the config doesn't name.
-func TestDefaultPriority(t *testing.T) {
-	suiteWith(t, func(o *queue.Options) { o.DefaultPriority = new(1000) }, func(s env) {
-		s.add(job.Params{Type: "new"}, job.Params{Type: "send"})
-		a, b := s.get(s.nth(1)).Priority, s.get(s.nth(2)).Priority
-		ensure(t, a == 1000 && b == 100, "priorities %d and %d", a, b)
 	})
 }
 

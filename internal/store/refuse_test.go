@@ -1,7 +1,6 @@
 package store_test
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 	"slices"
@@ -234,17 +233,6 @@ func TestUndecidedRefuses(t *testing.T) {
 	})
 }
 
-// With keep_failed: 0 refused rows are deleted like all failures; the activity records it.
-func TestRefusedRowsAreDiscarded(t *testing.T) {
-	suiteWith(t, func(o *queue.Options) { o.KeepFailed = queue.DiscardAtOnce }, func(s env) {
-		s.exec(insertOf("status, time_windows", "'available', 'x'"))
-		s.placed()
-		s.start("w", 1)
-		fails(s.t, queue.ErrNotFound)(s.Get(s.t.Context(), 1))
-		s.wantHistory(1, "failed/0")
-	})
-}
-
 // On SQLite, ordering by an invalid priority, left by manual edits, stops nothing.
 func TestUncheckedRank(t *testing.T) {
 	parallel(t)
@@ -271,41 +259,6 @@ func weightless(key string) job.Params {
 func wantWeightless(t *testing.T, what string, err error) {
 	t.Helper()
 	ensure(t, errors.Is(err, job.ErrInvalid) && strings.Contains(err.Error(), "allow_weightless"), "%s: %v", what, err)
-}
-
-// A queue that refuses weightless jobs refuses them from all callers, even from a program that knows only its name.
-func TestEnqueueRefusesWeightless(t *testing.T) {
-	suiteWith(t, weighty, func(s env) {
-		stranger := must[*queue.Queue](t)(queue.New(s.db, queue.Options{Name: "emails"}))
-		s.add(job.Params{Type: "send", Key: "taken"})
-		for name, q := range map[string]*queue.Queue{"its own": s.Queue, "a stranger's": stranger} {
-			for what, do := range map[string]func(context.Context) error{
-				"one": func(ctx context.Context) error { _, err := q.Enqueue(ctx, weightless("")); return err },
-				"many": func(ctx context.Context) error {
-					_, err := q.EnqueueMany(ctx, []job.Params{{Type: "send"}, weightless("")})
-					return err
-				},
-				"in a transaction": func(ctx context.Context) error {
-					tx := must[*sql.Tx](t)(s.db.SQL.BeginTx(ctx, nil))
-					defer func() { _ = tx.Rollback() }()
-					_, err := q.EnqueueTx(ctx, tx, weightless("k"))
-					return err
-				},
-				"in another's place": func(ctx context.Context) error {
-					j := weightless("taken")
-					j.OnDuplicate = job.ReplaceDuplicate
-					_, err := q.Enqueue(ctx, j)
-					return err
-				},
-			} {
-				wantWeightless(t, name+", "+what, do(t.Context()))
-			}
-		}
-		c := must[admin.Counts](t)(s.Counts(t.Context()))
-		ensure(t, c.Due == 1 && s.get(s.nth(1)).ThrottleFactor == 1, "in are %+v, %+v", c, s.get(s.nth(1)))
-		s.add(job.Params{Type: "send", ThrottleFactor: new(1)}, job.Params{Type: "other"})
-		must[job.Added](t)(stranger.Enqueue(t.Context(), job.Params{Type: "other"}))
-	})
 }
 
 // Ingestion refuses only the weightless rows of plain SQL. A row that leaves its weight to its type has one, whatever the
@@ -346,16 +299,6 @@ func TestWeightlessFromBefore(t *testing.T) {
 		openStore(t, s.db, options())
 		s.add(weightless("again"))
 		must[[]job.Added](t)(s.Retry(t.Context(), false, failed))
-	})
-}
-
-func TestNewRefusesAWeightlessType(t *testing.T) {
-	o := options()
-	weighty(&o)
-	o.Types[1].ThrottleFactor = 0
-	suite(t, func(s env) {
-		_, err := queue.New(s.db, o)
-		wantWeightless(t, "new", err)
 	})
 }
 

@@ -386,6 +386,7 @@ func TestOptionsThatCannotBe(t *testing.T) {
 		"DefaultRetry":                 func(o *queue.Options) { o.DefaultRetry = new(job.RetryPolicy{}) },
 		"KeepFinished -24h0m0s":        func(o *queue.Options) { o.KeepFinished = -24 * time.Hour },
 		"KeepFailed 500ms":             func(o *queue.Options) { o.KeepFailed = time.Second / 2 },
+		"allow_weightless":             func(o *queue.Options) { o.RefuseWeightless, o.Types[1].ThrottleFactor = true, 0 },
 		`By "customer" is neither`:     func(o *queue.Options) { o.ThrottleGroups = &job.ThrottleGroups{By: "customer"} },
 		"value of 247 bytes": func(o *queue.Options) {
 			o.ThrottleGroups = &job.ThrottleGroups{By: "data.url", Limits: map[string]int{strings.Repeat("x", 247): 1}}

@@ -2,7 +2,6 @@ package store_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -151,27 +150,8 @@ func TestKeysOverShards(t *testing.T) {
 	})
 }
 
-// StartNow can use the other shards' shares of the limit too. It starts nothing in a queue with another division.
+// StartNow starts nothing in a queue with another division.
 func TestStartNowInShards(t *testing.T) {
-	parallel(t)
-	for name, change := range map[string]func(*queue.Options){
-		"limit": inEight(2), "rate": func(o *queue.Options) { o.Shards, o.Rate = 8, job.Rate{Starts: 2, Per: time.Hour} },
-	} {
-		t.Run(name, func(t *testing.T) {
-			suiteWith(t, change, func(s env) {
-				var one []job.Params
-				for range 3 {
-					one = append(one, job.Params{Type: "send", ShardKey: "the same"})
-				}
-				s.add(one...)
-				s.hire("w")
-				for n := range 3 {
-					_, err := s.core().StartNow(t.Context(), s.newRound("w", 0), s.nth(n+1))
-					ensure(t, (n >= 2 || err == nil) && (n != 2 || errors.Is(err, store.ErrNoRoom)), "job %d: %v", n+1, err)
-				}
-			})
-		})
-	}
 	suiteWith(t, func(o *queue.Options) { o.ThrottleLimit, o.Shards = 1, 1 }, func(s env) {
 		s.add(job.Params{Type: "send"}, job.Params{Type: "send"})
 		s.start("w", 1)

@@ -50,17 +50,6 @@ func TestRelease(t *testing.T) {
 	})
 }
 
-// TestCountedRelease: a counted release uses up an attempt. In the last one, the job fails.
-func TestCountedRelease(t *testing.T) {
-	suite(t, func(s shop) {
-		id := s.add(s.emails, "send", 1)[0]
-		wantSummary(s.t, s.work(only(s.emails, s.worker(all(func(context.Context, *job.Job) error { return handler.Release(0, true) })))),
-			worker.Summary{Started: 3, Finished: 2, Errors: 1})
-		s.wantJob(s.emails, id, job.Final, "failed", "released in its last attempt", 3)
-		s.wantHistory(s.emails, "added/0 starting/1 released/1 starting/2 released/2 starting/3 failed/3", id)
-	})
-}
-
 // TestReleaseMakesRoom: a released job gives up its room in the limit and its group, and starts in its turn again.
 func TestReleaseMakesRoom(t *testing.T) {
 	suite(t, func(s shop) {

@@ -28,24 +28,6 @@ func (s shop) stay(p worker.Params) *run {
 	return r
 }
 
-// TestRunUntilDone: RunUntilDone runs again and again until it is told to stop.
-func TestRunUntilDone(t *testing.T) {
-	suite(t, func(s shop) {
-		p := s.worker(all(nothing))
-		p.RunFor = time.Second
-		r := s.stay(p)
-		for i := range 3 {
-			s.add(s.emails, "send", 1)
-			eventually(s.t, "the job is finished", func() bool { return s.counts(s.emails).Finished == int64(i+1) })
-			workers := s.count("SELECT COUNT(*) FROM shop_workers")
-			eventually(s.t, "the next run begins", func() bool { return s.count("SELECT COUNT(*) FROM shop_workers") > workers })
-		}
-		r.stop()
-		wantSummary(s.t, r.ended(), worker.Summary{Started: 3, Finished: 3})
-		dbtest.Same(s.t, s.count("SELECT COUNT(*) FROM shop_workers WHERE state <> 'finished'"), 0, "workers have not ended in order")
-	})
-}
-
 // TestRunUntilDoneBesideALongJob: while a job outlives RunFor, further runs start jobs, up to MaxJobs in all. Close is called
 // once, after all runs.
 func TestRunUntilDoneBesideALongJob(t *testing.T) {
@@ -90,15 +72,6 @@ func TestRunUntilDoneEndsAllRuns(t *testing.T) {
 		r.endsWith(schema.ErrNotMigrated)
 		wantCause(s.t, "the job", g.stopped, worker.ErrInterrupted)
 		s.wantJob(s.emails, id, job.Retry, job.StatusAvailable, "interrupted", 1)
-	})
-}
-
-func TestRunUntilDoneUntilMaxJobs(t *testing.T) {
-	suite(t, func(s shop) {
-		s.add(s.emails, "send", 5)
-		p := s.worker(all(nothing))
-		p.MaxJobs, p.Concurrency = 3, 1
-		wantSummary(s.t, s.stay(p).ended(), worker.Summary{Started: 3, Finished: 3})
 	})
 }
 
