@@ -1,9 +1,7 @@
 package store_test
 
 import (
-	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"slices"
@@ -90,13 +88,9 @@ func TestReclaimBesideAnOpenTransaction(t *testing.T) {
 // appTx begins an application's transaction, on a connection with its own setting.
 func (s env) appTx(setting string) *sql.Tx {
 	s.t.Helper()
-	conn := must[*sql.Conn](s.t)(s.db.SQL.Conn(context.Background()))
-	must[any](s.t)(conn.ExecContext(s.t.Context(), setting))
+	conn := s.conn(setting)
 	tx := must[*sql.Tx](s.t)(conn.BeginTx(s.t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead}))
-	s.t.Cleanup(func() {
-		_ = tx.Rollback()
-		_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // no other test gets it from the pool
-	})
+	s.t.Cleanup(func() { _ = tx.Rollback() })
 	return tx
 }
 

@@ -1,14 +1,10 @@
 package store_test
 
 import (
-	"database/sql"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/go-sql-driver/mysql"
 
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue"
@@ -225,17 +221,12 @@ func TestProceduresTokens(t *testing.T) {
 func TestProceduresOfOneQueue(t *testing.T) {
 	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
 		s.add(job.Params{Type: "send", Key: "a"})
-		conn := s.conn()
-		exec := func(statement string) sql.Result {
-			return must[sql.Result](t)(conn.ExecContext(t.Context(), statement))
-		}
-		exec("START TRANSACTION")
-		g := must[[]row](t)(tryOn(t.Context(), conn, "emails$job_grab", "w1", "send", 1))[0]
+		conn := s.conn("START TRANSACTION")
+		g := conn.call("emails$job_grab", "w1", "send", 1)[0]
 		_, err := tryOn(t.Context(), conn, "emails$job_complete", "w1", g["id"], g["token"], nil)
-		my, _ := errors.AsType[*mysql.MySQLError](err)
-		ensure(t, my != nil && my.Number == 31010, "a job that was not started: %v", err)
-		must[[]row](t)(tryOn(t.Context(), conn, "emails$job_start", "w1", g["id"], g["token"]))
-		exec("ROLLBACK")
+		ensure(t, codeOf(err) == 31010, "a job that was not started: %v", err)
+		conn.call("emails$job_start", "w1", g["id"], g["token"])
+		conn.exec("ROLLBACK")
 		s.wantState(s.byKey("a"), job.Initial, "available", 0)
 		g = s.one("emails$job_grab", "w1", "send", 1)
 		s.one("emails$job_start", "w1", g["id"], g["token"])

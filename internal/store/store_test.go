@@ -607,13 +607,11 @@ func TestLostJobOfAnotherConfig(t *testing.T) {
 // A row of plain SQL is due at once, whatever the time zone of its session. What it says of itself stays, its type says the rest.
 func TestPlainInsertIsTakenIn(t *testing.T) {
 	suite(t, func(s env) {
-		conn := must[*sql.Conn](s.t)(s.db.SQL.Conn(s.t.Context()))
-		defer func() { _ = conn.Close() }()
+		conn := s.conn()
 		if s.db.SQL.Engine == "mysql" {
-			must[any](s.t)(conn.ExecContext(s.t.Context(), "SET time_zone = '+09:00'"))
+			conn.exec("SET time_zone = '+09:00'")
 		}
-		must[any](s.t)(conn.ExecContext(s.t.Context(),
-			"INSERT INTO shop_emails (job_type, priority, time_windows) VALUES ('send', NULL, NULL), ('never seen', 5, '[\"00:00-24:00\"]')"))
+		conn.exec("INSERT INTO shop_emails (job_type, priority, time_windows) VALUES ('send', NULL, NULL), ('never seen', 5, '[\"00:00-24:00\"]')")
 		s.upkeep()
 		first := s.wantState(s.nth(1), job.Initial, "available", 0)
 		ensure(s.t, first.Priority == 100 && first.Timeout == 24*time.Hour && len(first.Key) >= 32, "taken in as %+v", first)
