@@ -104,9 +104,7 @@ func TestFirstHeldJobIsLetIn(t *testing.T) {
 		running := s.start("w1", 9)
 		require(s.t, len(running) == 1 && running[0].ID == s.nth(1), "%v started", ids(running))
 		s.settle("w1", finished, running...)
-		var in []int64
-		must[any](s.t)(nil, s.db.SQL.SelectContext(s.t.Context(), &in, "SELECT id FROM shop_emails WHERE part = 'line'"))
-		ensure(s.t, slices.Equal(in, []int64{s.nth(2)}), "let in are %v, want %d", in, s.nth(2))
+		equal(s.t, column[int64](s, "SELECT id FROM shop_emails WHERE part = 'line'"), []int64{s.nth(2)}, "let in")
 	})
 }
 

@@ -133,10 +133,8 @@ func TestViews(t *testing.T) {
 			equal(t, s.columnsOf("SELECT * FROM "+view), strings.Join(viewColumns, " "), view)
 		}
 		for i, status := range job.Statuses {
-			j := status.State(i % 2)
-			var got string
-			must[any](t)(nil, s.db.SQL.GetContext(t.Context(), &got, "SELECT state FROM shop_emails$jobs WHERE job_type = 'send' AND job_key = ?", string(status)))
-			equal(t, got, string(j), "state of %s", status)
+			got := value[job.State](s, "SELECT state FROM shop_emails$jobs WHERE job_type = 'send' AND job_key = ?", string(status))
+			equal(t, got, status.State(i%2), "state of %s", status)
 		}
 		equal(t, value[int](s, "SELECT COUNT(*) FROM shop_emails$jobs"), len(job.Statuses))
 		equal(t, value[int64](s, "SELECT id FROM shop_emails$failures"), ids[job.StatusFailed])

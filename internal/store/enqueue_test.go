@@ -210,11 +210,9 @@ func TestWouldEnqueue(t *testing.T) {
 		enqueue(job.Params{Type: "send", Key: "live"}, job.Params{Type: "send", Key: "runs"}, job.Params{Type: "send", Key: "over"})
 		s.exec("UPDATE shop_emails SET status = 'running', attempt = 1 WHERE job_key = 'runs'")
 		s.exec("UPDATE shop_emails SET status = 'finished' WHERE job_key = 'over'")
-		written := func() (n int) {
-			query := "SELECT (SELECT COUNT(*) FROM shop_emails) + (SELECT COUNT(*) FROM shop_activity) +" +
-				" (SELECT COUNT(*) FROM shop_job_types)"
-			must[any](s.t)(nil, s.db.SQL.GetContext(s.t.Context(), &n, query))
-			return n
+		written := func() int {
+			return value[int](s, "SELECT (SELECT COUNT(*) FROM shop_emails) + (SELECT COUNT(*) FROM shop_activity) +"+
+				" (SELECT COUNT(*) FROM shop_job_types)")
 		}
 		lists := map[string][]string{
 			"none": {}, "live": {"live"}, "runs": {"runs"}, "final": {"over"}, "twins": {"a", "a"},

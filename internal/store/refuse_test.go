@@ -25,17 +25,14 @@ func (s env) unchecked(columns, values string) {
 		const query = "SELECT COALESCE(CONCAT('ALTER TABLE shop_emails ', GROUP_CONCAT('ALTER CHECK `', constraint_name, '` NOT ENFORCED')), 'DO 0')" +
 			" FROM information_schema.table_constraints WHERE table_schema = DATABASE() AND table_name = 'shop_emails' AND enforced = 'YES'" +
 			" AND constraint_type = 'CHECK'"
-		var off string
-		must[any](s.t)(nil, s.db.SQL.QueryRowContext(s.t.Context(), query).Scan(&off))
-		s.exec(off)
+		s.exec(value[string](s, query))
 	}
 	s.exec(insertOf(columns, values))
 }
 
-func (s env) isMariaDB() (yes bool) {
+func (s env) isMariaDB() bool {
 	s.t.Helper()
-	must[any](s.t)(nil, s.db.SQL.QueryRowContext(s.t.Context(), "SELECT VERSION() LIKE '%MariaDB%'").Scan(&yes))
-	return yes
+	return value[bool](s, "SELECT VERSION() LIKE '%MariaDB%'")
 }
 
 // insertOf is a row that claims to be ingested, with some given columns.

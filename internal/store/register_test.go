@@ -148,12 +148,8 @@ func TestRegisterMends(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		s, warnings := newStore(t, driver, source, byRegion(5, map[string]int{"*": 3})).warned(source)
 		read := func() string {
-			var queues, types string
-			must[any](t)(nil, s.db.SQL.QueryRowContext(t.Context(),
-				"SELECT CONCAT(throttle_limit, ' ', keep_finished, ' ', keep_failed, ' ', settings) FROM shop_queues WHERE queue = 'emails'").Scan(&queues))
-			must[any](t)(nil, s.db.SQL.QueryRowContext(t.Context(),
-				"SELECT CONCAT(timeout, ' ', priority, ' ', throttle_factor, ' ', time_windows) FROM shop_job_types WHERE job_type = 'send'").Scan(&types))
-			return queues + ", " + types
+			return value[string](s, "SELECT CONCAT(throttle_limit, ' ', keep_finished, ' ', keep_failed, ' ', settings) FROM shop_queues WHERE queue = 'emails'") +
+				value[string](s, "SELECT CONCAT(timeout, ' ', priority, ' ', throttle_factor, ' ', time_windows) FROM shop_job_types WHERE job_type = 'send'")
 		}
 		want := read()
 		for table, hostile := range map[string]map[string][]string{

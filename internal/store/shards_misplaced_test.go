@@ -14,10 +14,9 @@ import (
 )
 
 // place is a job's place in the table.
-func (s env) place(id int64) (place int) {
+func (s env) place(id int64) int {
 	s.t.Helper()
-	must[any](s.t)(nil, s.db.SQL.GetContext(s.t.Context(), &place, "SELECT shard FROM shop_emails WHERE id = ?", id))
-	return place
+	return value[int](s, "SELECT shard FROM shop_emails WHERE id = ?", id)
 }
 
 // inEight divides a queue with a limit into eight shards.
@@ -77,9 +76,8 @@ func inRegionOf(region, key string) job.Params {
 // places8 returns the queue's first place and the one after its last, according to its shards' rows.
 func (s env) places8() (first, end int) {
 	s.t.Helper()
-	must[any](s.t)(nil, s.db.SQL.GetContext(s.t.Context(), &first, "SELECT MIN(shard) FROM shop_shards WHERE queue = 'emails'"))
-	must[any](s.t)(nil, s.db.SQL.GetContext(s.t.Context(), &end, "SELECT MAX(shard) + 1 FROM shop_shards WHERE queue = 'emails'"))
-	return first, end
+	first = value[int](s, "SELECT MIN(shard) FROM shop_shards WHERE queue = 'emails'")
+	return first, value[int](s, "SELECT MAX(shard) + 1 FROM shop_shards WHERE queue = 'emails'")
 }
 
 // A running or awaiting job counts against the limit wherever its row was put by hand, and is settled.
@@ -155,11 +153,8 @@ func TestStartNowInShards(t *testing.T) {
 	suiteWith(t, func(o *queue.Options) { o.ThrottleLimit, o.Shards = 1, 1 }, func(s env) {
 		s.add(job.Params{Type: "send"}, job.Params{Type: "send"})
 		s.start("w", 1)
-		o := queue.Options(s.Options)
-		o.Shards = 8
-		other := must[*queue.Queue](t)(queue.New(s.db, o))
 		before := s.place(s.nth(2))
-		must[int](t)((*store.Queue)(other).Reshard(t.Context()))
+		must[int](t)(s.otherwise(8).core().Reshard(t.Context()))
 		s.exec("UPDATE shop_emails SET shard = ? WHERE id = ?", before, s.nth(2)) // like a job that hasn't been moved yet
 		fails(t, queue.ErrShards, "by who divides it otherwise")(s.core().StartNow(t.Context(), s.newRound("w", 0), s.nth(2)))
 		s.wantState(s.nth(2), job.Initial, "available", 0)

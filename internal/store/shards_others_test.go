@@ -78,10 +78,7 @@ func TestPauseOverShards(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		var o queue.Options
 		s := newStore(t, driver, source, func(with *queue.Options) { inEight(50)(with); o = *with })
-		starts := func() (n int) {
-			must[any](t)(nil, s.db.SQL.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM shop_activity WHERE state = 'starting'"))
-			return n
-		}
+		starts := func() int { return value[int](s, "SELECT COUNT(*) FROM shop_activity WHERE state = 'starting'") }
 		drain(s, o, make9s(300), func(f *fleet) {
 			for f.over.Err() == nil {
 				must[any](t)(nil, s.Pause(t.Context()))
@@ -249,9 +246,7 @@ func TestReshardWaitsForARow(t *testing.T) {
 		var all sync.WaitGroup
 		waiting := s.sent("SELECT %shop_emails% FOR UPDATE")
 		all.Go(func() { <-waiting; letGo() })
-		o := queue.Options(s.Options)
-		o.Shards = 3
-		other := envOf(t, s.db, must[*queue.Queue](t)(queue.New(s.db, o)))
+		other := s.otherwise(3)
 		must[int](t)(other.core().Reshard(t.Context()))
 		all.Wait()
 		now := s.sums()
@@ -292,9 +287,7 @@ func TestWorkerOfAnotherDivision(t *testing.T) {
 		s.add(make9s(20)...)
 		running := s.start("w", 4)
 		look := must[store.Poll](t)(s.core().Poll(t.Context(), []string{"send"}))
-		o := queue.Options(s.Options)
-		o.Shards = 5
-		other := envOf(t, s.db, must[*queue.Queue](t)(queue.New(s.db, o)))
+		other := s.otherwise(5)
 		must[int](t)(other.core().Reshard(t.Context()))
 		look.Misplaced, look.New = true, true
 		_, err := s.core().Upkeep(t.Context(), workers.Worker{ID: "w", Host: "h", PID: 1}, look, byPolicy("send"), nil)

@@ -129,8 +129,7 @@ func (s env) Counts(ctx context.Context) (admin.Counts, error) {
 // hire registers the worker if needed; bury declares it dead.
 func (s env) hire(worker string) {
 	s.t.Helper()
-	known := value[bool](s, "SELECT EXISTS (SELECT 1 FROM shop_workers WHERE id = ?)", worker)
-	if !known {
+	if !value[bool](s, "SELECT EXISTS (SELECT 1 FROM shop_workers WHERE id = ?)", worker) {
 		s.exec("INSERT INTO shop_workers (id, host, pid, state, start_time, heartbeat, lock_until)"+
 			" VALUES (?, 'h', 1, 'working', '2026-01-01 00:00:00', '2026-01-01 00:00:00', '2036-01-01 00:00:00')", worker)
 	}
@@ -223,10 +222,9 @@ func ids(jobs []*job.Job) (list []int64) {
 }
 
 // nth is the id of the n-th inserted row: ids on a Galera cluster have gaps.
-func (s env) nth(n int) (id int64) {
+func (s env) nth(n int) int64 {
 	s.t.Helper()
-	must[any](s.t)(nil, s.db.SQL.GetContext(s.t.Context(), &id, "SELECT id FROM shop_emails ORDER BY id LIMIT 1 OFFSET ?", n-1))
-	return id
+	return value[int64](s, "SELECT id FROM shop_emails ORDER BY id LIMIT 1 OFFSET ?", n-1)
 }
 
 // places returns the jobs' numbers, as nth counts them.
