@@ -235,13 +235,13 @@ rule rule_more_than_slots rules 's/slots < 1:/slots < 0:/'                      
 rule rule_others_dont_hold rules 's/isFirst = limit\.noteWaiter\(j\.in\(s\)\) \|\| isFirst/isFirst = isFirst || limit.FirstUses == 0/' # waiting jobs of other workers are overtaken
 rule rule_next_doesnt_hold rules 's/\(lacks == None \|\| s == lacks\)/(s == lacks || lacks == None \&\& s != Queue)/' # so is one that has room
 rule rule_next_holds_one rules 's/limit != nil && \(lacks/!isFirst \&\& limit != nil \&\& (lacks/' # or it holds up one of its limits
-rule rule_patience_for_ever rules 's/(j\.Held \|\| j\.wasAsked\(now, )Patience/${1}1000*Patience/' # nobody runs it, and all wait for it
-rule rule_no_patience rules 's/(j\.Held \|\| j\.wasAsked\(now, )Patience/${1}1/' # no worker waits for another
+rule rule_asks_for_ever rules 's/(j\.Held \|\| j\.wasAsked\(now, )AskLasts/${1}1000*AskLasts/' # nobody runs it, and all wait for it
+rule rule_asks_for_nothing rules 's/(j\.Held \|\| j\.wasAsked\(now, )AskLasts/${1}1/' # no worker waits for another
 rule rule_clock_set_back rules 's/\.Abs\(\)//'                                            # who waits holds the others up until the old time comes again
 rule rule_never_is_long_ago rules 's/\(j\.Held \|\| j\.wasAsked/(j.wasAsked/'  # what nobody asked for yet
 rule rule_busy_holds rules 's/!j\.Busy && \(/(/'                            # a job whose lane is full holds up the others
 rule rule_own_leave rules 's/j\.Ours \|\| !j\.waits\(\)/!j.waits()/'    # our own jobs leave the line too
-rule rule_slotless_stay rules 's/if (j\.Held \|\| j\.InLine && j\.wasAsked\(now, Patience\)) \{/if j.Busy \&\& ($1) {/'   # a job without a slot stays in the line
+rule rule_slotless_stay rules 's/if (j\.Held \|\| j\.InLine && j\.wasAsked\(now, AskLasts\)) \{/if j.Busy \&\& ($1) {/'   # a job without a slot stays in the line
 rule rule_slotless_line_up rules 's/slots < 1:/slots < 1 \&\& lacks == None:/'            # or gets there
 rule rule_asked_once rules 's/\(j\.Held \|\| isFirstOfOurs/(isFirstOfOurs/'                      # a worker asks for the first only, not for what has waited longer
 rule rule_asks_for_all rules 's/isFirstOfOurs && !j\.InLine/(isFirstOfOurs || j.Weight > 0) \&\& !j.InLine/'  # all of a worker's jobs line up

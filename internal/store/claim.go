@@ -27,8 +27,8 @@ type start struct {
 	missed bool
 	// waits says that jobs of this worker's types wait for a limit other than the rate.
 	waits bool
-	// yielded says that some wait only for slots.
-	yielded bool
+	// unasked says that some wait only for slots.
+	unasked bool
 	// ignored are other workers' types that hold nothing up, by group.
 	ignored map[[2]string]bool
 	// invalid are jobs with invalid rows.
@@ -107,7 +107,7 @@ func (c *start) take(ctx context.Context, due []candidate, n int) (taken []*job.
 			seen[one.ID] = true
 		}
 	}
-	return taken, c.yielded || c.round.Candidates.more(c.turn), nil
+	return taken, c.unasked || c.round.Candidates.more(c.turn), nil
 }
 
 // nextLocked locks the next candidates. Those that another transaction holds come without their jobs.

@@ -31,14 +31,14 @@ func (c *start) decide(ctx context.Context, list []candidate, n int) (taken []*j
 		does[d.Action] = append(does[d.Action], j)
 		c.waits = c.waits || was.Ours && d.Lacks != claim.None && d.Lacks != claim.Rate && d.Lacks != claim.Slot
 		waits := was.Held || was.InLine
-		c.yielded = c.yielded || waits && d.Lacks == claim.Slot
+		c.unasked = c.unasked || waits && d.Lacks == claim.Slot
 		switch d.Action {
 		case claim.Leave:
 			left = append(left, list[i])
 			if waits {
 				c.stays(j.Group, !was.Held)
 			}
-		case claim.Hold, claim.LineUp, claim.Yield:
+		case claim.Hold, claim.LineUp, claim.Unask:
 			c.stays(j.Group, d.Action != claim.Hold)
 		}
 	}
@@ -113,7 +113,7 @@ func (c *start) lineUp(ctx context.Context, does map[claim.Action][]*job.Job) er
 		return texts.Wrap(err, "line up jobs of %s", c.Name)
 	}
 	err := cmp.Or(
-		set(does[claim.Yield], "asked_time = ?", engine.At(c.tx.Now.Add(-claim.Patience))),
+		set(does[claim.Unask], "asked_time = ?", engine.At(c.tx.Now.Add(-claim.AskLasts))),
 		set(does[claim.Release], "status = 'available', asked_time = NULL"),
 	)
 	for _, waits := range []struct {

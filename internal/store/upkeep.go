@@ -131,7 +131,7 @@ func (q *Queue) isAskedFor(ctx context.Context, ofTypes string, args []any) (boo
 	if err := q.db.SQL.Read(ctx, engine.Query{SQL: query, Args: args, Scan: engine.Row(&now, &asked)}); err != nil {
 		return false, fmt.Errorf("look at the line of %s: %w", q.Name, err)
 	}
-	return now.Sub(asked.Time).Abs() < claim.Patience, nil
+	return now.Sub(asked.Time).Abs() < claim.AskLasts, nil
 }
 
 // heldMost is among how many held jobs a poll looks for its types. If all are others', it assumes that more follow.
