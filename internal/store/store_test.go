@@ -458,44 +458,6 @@ func TestALockCostsNoAttempt(t *testing.T) {
 	})
 }
 
-func TestOutcomes(t *testing.T) {
-	parallel(t)
-	for _, c := range []struct {
-		name    string
-		outcome job.Outcome
-		state   job.State
-		status  job.Status
-		history string
-	}{
-		{"finished", finished, job.Final, "finished", "added/0 starting/1 finished/1"},
-		{"result", job.Outcome{Verdict: job.Finished, Result: `{"a":1}`}, job.Final, "finished", "added/0 starting/1 finished/1"},
-		{"again", job.Outcome{Verdict: job.TryAgain, Error: "boo"}, job.Retry, "scheduled", "added/0 starting/1 error/1"},
-		{"failed", job.Outcome{Verdict: job.Failed, Error: "boo"}, job.Final, "failed", "added/0 starting/1 failed/1"},
-		{"asked for a delay", job.Outcome{Verdict: job.TryAgain, Error: "boo", RetryAfter: time.Minute}, job.Retry, "scheduled", "added/0 starting/1 error/1"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			suite(t, func(s env) {
-				id := s.add(job.Params{Type: "send"})[0].ID
-				c.outcome.Output, c.outcome.Ran = "said", 1500*time.Millisecond
-				s.settle("w", c.outcome, s.start("w", 1)...)
-				j := s.wantState(id, c.state, c.status, 1)
-				wantError, wantResult := c.outcome.Error, c.outcome.Result
-				if wantError == "" {
-					wantError = job.None
-				}
-				if wantResult == "" {
-					wantResult = job.None
-				}
-				ensure(t, j.Error == wantError && j.Result == wantResult, "error %q, result %q", j.Error, j.Result)
-				s.wantHistory(id, c.history)
-				delay := j.ScheduledRunTime.Sub(j.UpdateTime).Round(time.Second)
-				want := map[string]time.Duration{"again": time.Hour, "asked for a delay": time.Minute}[c.name]
-				ensure(t, want == 0 || delay == want, "again after %s, want %s", delay, want)
-			})
-		})
-	}
-}
-
 // A worker that lost its lock changes nothing, whatever has happened to the job.
 func TestLateWorkerChangesNothing(t *testing.T) {
 	parallel(t)
@@ -617,25 +579,6 @@ func TestPlainInsertIsTakenIn(t *testing.T) {
 		ensure(s.t, age >= 0 && age <= time.Minute, "scheduled %s ago: the session's time zone has got into it", age)
 		second := s.wantState(s.nth(2), job.Initial, "available", 0)
 		ensure(s.t, second.Priority == 5 && second.Windows.Encode() != job.None, "taken in as %+v", second)
-	})
-}
-
-func TestWindows(t *testing.T) {
-	suite(t, func(s env) {
-		now := must[time.Time](s.t)(s.db.SQL.Clock(s.t.Context()))
-		hour := func(h int) string { return now.Add(time.Duration(h) * time.Hour).Format("15:04") }
-		closed := must[job.Windows](s.t)(job.ParseWindows([]string{hour(2) + "-" + hour(3)}))
-		id := s.add(job.Params{Type: "send", Windows: &closed})[0].ID
-		j := s.wantState(id, job.Initial, "scheduled", 0)
-		wait := j.ScheduledRunTime.Sub(now)
-		ensure(s.t, wait >= 119*time.Minute && wait <= 121*time.Minute, "scheduled in %s", wait)
-		// A job whose window closes while it is due moves to the next opening.
-		open := must[job.Windows](s.t)(job.ParseWindows([]string{hour(-1) + "-" + hour(1)}))
-		id = s.add(job.Params{Type: "send", Windows: &open})[0].ID
-		s.wantState(id, job.Initial, "available", 0)
-		s.exec("UPDATE shop_emails SET time_windows = ? WHERE id = ?", closed.Encode(), id)
-		equal(s.t, len(s.start("w", 1)), 0, "started outside of its windows")
-		s.wantState(id, job.Initial, "scheduled", 0)
 	})
 }
 
