@@ -51,36 +51,31 @@ func TestWorkerTakesWhatSlotsAreLeft(t *testing.T) {
 // TestSlotsOfOneThatStartsNothing: a worker that starts no more jobs may hold all slots of the host or a lane. Another worker
 // waits and gets them as they become free.
 func TestSlotsOfOneThatStartsNothing(t *testing.T) {
-	t.Parallel()
-	for name, most := range map[string]int{"host": 4, "lane": 2} {
-		t.Run(name, func(t *testing.T) {
-			suite(t, func(s shop) {
-				if name == "lane" {
-					s.emails = s.reopen(queue.Options{Name: "emails"}, laned("send", most))
-				}
-				s.add(s.emails, "send", 2*most)
-				first, second := s.gate(), s.gate()
-				a := only(s.emails, s.worker(all(first.handle)))
-				a.MaxJobs = most
-				ending := s.start(a)
-				first.holds(most)
-				eventually(s.t, "it says that it starts nothing more", func() bool {
-					return s.count("SELECT COUNT(*) FROM shop_workers WHERE id = ? AND accepting = 0", a.ID) == 1
-				})
-				b := only(s.emails, s.worker(all(second.handle)))
-				rest, asked := s.startWatched(b)
-				eventually(s.t, "another is at work", func() bool { return s.life(b.ID) == "starting" })
-				s.wantCalm(asked)
-				for range most {
-					first.let()
-					second.next()
-				}
-				wantSummary(s.t, ending.ended(), worker.Summary{Started: most, Finished: most})
-				second.open()
-				wantSummary(s.t, rest.ended(), worker.Summary{Started: most, Finished: most})
-			})
+	suites(t, map[string]int{"host": 4, "lane": 2}, func(s shop, name string, most int) {
+		if name == "lane" {
+			s.emails = s.reopen(queue.Options{Name: "emails"}, laned("send", most))
+		}
+		s.add(s.emails, "send", 2*most)
+		first, second := s.gate(), s.gate()
+		a := only(s.emails, s.worker(all(first.handle)))
+		a.MaxJobs = most
+		ending := s.start(a)
+		first.holds(most)
+		eventually(s.t, "it says that it starts nothing more", func() bool {
+			return s.count("SELECT COUNT(*) FROM shop_workers WHERE id = ? AND accepting = 0", a.ID) == 1
 		})
-	}
+		b := only(s.emails, s.worker(all(second.handle)))
+		rest, asked := s.startWatched(b)
+		eventually(s.t, "another is at work", func() bool { return s.life(b.ID) == "starting" })
+		s.wantCalm(asked)
+		for range most {
+			first.let()
+			second.next()
+		}
+		wantSummary(s.t, ending.ended(), worker.Summary{Started: most, Finished: most})
+		second.open()
+		wantSummary(s.t, rest.ended(), worker.Summary{Started: most, Finished: most})
+	})
 }
 
 func TestHostsShareNoSlots(t *testing.T) {

@@ -172,26 +172,21 @@ func TestJobIsStoppedAfterTheWorkersTime(t *testing.T) {
 
 // TestJobIsStoppedAfterADivision: a worker stops its jobs in a queue that has other shards by now, also after its own time.
 func TestJobIsStoppedAfterADivision(t *testing.T) {
-	t.Parallel()
-	for name, most := range map[string]int{"the queue is left out": 0, "it starts no more jobs": 1} {
-		t.Run(name, func(t *testing.T) {
-			suite(t, func(s shop) {
-				id := s.add(s.emails, "send", 1)[0]
-				g, j := s.gate(), &journal{}
-				p := only(s.emails, s.worker(all(g.handle)))
-				p.MaxJobs, p.Linger, p.Log = most, true, j.log()
-				r := s.start(p)
-				g.next()
-				s.divide(queue.Options{})
-				if most == 0 {
-					eventually(s.t, "emails is left out", func() bool { return j.count("a queue is left out") == 1 })
-				}
-				s.stop(p.ID, id)
-				g.wantCancelled()
-				done, _ := r.end() // if it was left out, the error says so
-				wantSummary(s.t, done, worker.Summary{Started: 1, Errors: 1})
-				s.wantCancelled(id, 1)
-			})
-		})
-	}
+	suites(t, map[string]int{"the queue is left out": 0, "it starts no more jobs": 1}, func(s shop, _ string, most int) {
+		id := s.add(s.emails, "send", 1)[0]
+		g, j := s.gate(), &journal{}
+		p := only(s.emails, s.worker(all(g.handle)))
+		p.MaxJobs, p.Linger, p.Log = most, true, j.log()
+		r := s.start(p)
+		g.next()
+		s.divide(queue.Options{})
+		if most == 0 {
+			eventually(s.t, "emails is left out", func() bool { return j.count("a queue is left out") == 1 })
+		}
+		s.stop(p.ID, id)
+		g.wantCancelled()
+		done, _ := r.end() // if it was left out, the error says so
+		wantSummary(s.t, done, worker.Summary{Started: 1, Errors: 1})
+		s.wantCancelled(id, 1)
+	})
 }
