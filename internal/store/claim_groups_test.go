@@ -34,6 +34,15 @@ func suiteWith(t *testing.T, change func(*queue.Options), f func(s env)) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) { f(newStore(t, driver, source, change)) })
 }
 
+// suites runs a test once for each of these changes, by name.
+func suites(t *testing.T, changes map[string]func(*queue.Options), f func(s env)) {
+	t.Helper()
+	parallel(t)
+	for name, change := range changes {
+		t.Run(name, func(t *testing.T) { suiteWith(t, change, f) })
+	}
+}
+
 func byRegion(limit int, limits map[string]int) func(*queue.Options) {
 	return func(o *queue.Options) {
 		o.ThrottleLimit, o.ThrottleGroups = limit, &job.ThrottleGroups{By: "data.to.region", Limits: limits}

@@ -57,41 +57,36 @@ func (s env) wantRefused(id int64, reason string) {
 
 // A round refuses an invalid row of any status, and that takes no slot.
 func TestRoundRefuses(t *testing.T) {
-	parallel(t)
-	for name, change := range map[string]func(*queue.Options){
+	suites(t, map[string]func(*queue.Options){
 		"plain": func(*queue.Options) {}, "limit": func(o *queue.Options) { o.ThrottleLimit = 5 }, "groups": byRegion(0, map[string]int{"*": 5}),
-	} {
-		t.Run(name, func(t *testing.T) {
-			suiteWith(t, change, func(s env) {
-				const past = "'2026-01-01 00:00:00'"
-				wants := []string{}
-				for _, c := range [][3]string{
-					{"status, time_windows", "'available', '[\"9-5\"]'", "time_windows: "},
-					{"status, time_windows", "'available', 'teatime'", "time_windows: "},
-					{"status, job_key", "'available', ''", "job_key is empty"},
-					{"status, attempt", "'available', 2147483647", "attempt 2147483647"},
-					{"status, time_windows, throttle_group", "'throttled', 'x', 'data.region=east'", "time_windows: "},
-					{"status, time_windows, wake_time", "'scheduled', 'x', " + past, "time_windows: "},
-					{"status, attempt, time_windows", "'undecided', 1, 'x'", "time_windows: "},
-					{"status, time_windows, wake_time, start_time, attempt", "'awaiting', 'x', " + past + ", " + past + ", 1", "time_windows: "},
-					{"status, time_windows", "'running', 'x'", "time_windows: "},
-				} {
-					s.exec(insertOf(c[0], c[1]))
-					wants = append(wants, c[2])
-				}
-				good := s.add(inRegion("west", 1), inRegion("west", 1))
-				s.upkeep() // lost and overdue jobs need a decision
-				s.upkeep()
-				equal(s.t, ids(s.start("w", 2)), []int64{good[0].ID, good[1].ID}, "started")
-				for range 2 {
-					s.start("w", 1)
-				}
-				for i, reason := range wants {
-					s.wantRefused(s.nth(i+1), reason)
-				}
-			})
-		})
-	}
+	}, func(s env) {
+		const past = "'2026-01-01 00:00:00'"
+		wants := []string{}
+		for _, c := range [][3]string{
+			{"status, time_windows", "'available', '[\"9-5\"]'", "time_windows: "},
+			{"status, time_windows", "'available', 'teatime'", "time_windows: "},
+			{"status, job_key", "'available', ''", "job_key is empty"},
+			{"status, attempt", "'available', 2147483647", "attempt 2147483647"},
+			{"status, time_windows, throttle_group", "'throttled', 'x', 'data.region=east'", "time_windows: "},
+			{"status, time_windows, wake_time", "'scheduled', 'x', " + past, "time_windows: "},
+			{"status, attempt, time_windows", "'undecided', 1, 'x'", "time_windows: "},
+			{"status, time_windows, wake_time, start_time, attempt", "'awaiting', 'x', " + past + ", " + past + ", 1", "time_windows: "},
+			{"status, time_windows", "'running', 'x'", "time_windows: "},
+		} {
+			s.exec(insertOf(c[0], c[1]))
+			wants = append(wants, c[2])
+		}
+		good := s.add(inRegion("west", 1), inRegion("west", 1))
+		s.upkeep() // lost and overdue jobs need a decision
+		s.upkeep()
+		equal(s.t, ids(s.start("w", 2)), []int64{good[0].ID, good[1].ID}, "started")
+		for range 2 {
+			s.start("w", 1)
+		}
+		for i, reason := range wants {
+			s.wantRefused(s.nth(i+1), reason)
+		}
+	})
 }
 
 // Ingestion refuses an invalid row of plain SQL, whatever its bytes. Values that it has in hipq's own columns are ignored.
@@ -142,37 +137,32 @@ func TestTakeInLeavesHeldRows(t *testing.T) {
 
 // If constraints were off, hipq detects invalid rows itself. The other jobs continue.
 func TestUncheckedRowsAreRefused(t *testing.T) {
-	parallel(t)
-	for name, change := range map[string]func(*queue.Options){"plain": func(*queue.Options) {}, "groups": byRegion(0, map[string]int{"*": 50})} {
-		t.Run(name, func(t *testing.T) {
-			suiteWith(t, change, func(s env) {
-				huge := "'" + strings.Repeat("d", job.MaxDataBytes+1) + "'"
-				rows := [][3]string{
-					{"status, timeout", "'submitted', 0", "timeout is 0"},
-					{"status, job_data", "'submitted', " + huge, "job_data has"},
-					{"status, job_data", "'submitted', ''", "job_data is empty"},
-					{"status, job_key", "'submitted', '" + strings.Repeat("k", 256) + "'", "job_key has 256 bytes"},
-					{"status, scheduled_run_time", "'submitted', '0001-01-01 00:00:00'", "is before 1970"},
-					{"status, priority", "'available', NULL", "priority, throttle_factor or time_windows is missing"},
-				}
-				if s.db.SQL.Engine == "sqlite" {
-					rows = append(rows, [3]string{"status, attempt", "'available', -1", "attempt -1"})
-				}
-				for _, r := range rows {
-					s.unchecked(r[0], r[1])
-				}
-				good := s.add(inRegion("west", 1), inRegion("east", 1), job.Params{Type: "report", In: time.Hour})
-				s.exec("UPDATE shop_emails SET wake_time = '2026-01-01 00:00:00' WHERE job_type = 'report'")
-				for range 6 { // each pass finds some more
-					s.upkeep()
-				}
-				equal(s.t, ids(s.start("w", 10)), []int64{good[0].ID, good[1].ID, good[2].ID}, "started")
-				for i, r := range rows {
-					s.wantRefused(s.nth(i+1), r[2])
-				}
-			})
-		})
-	}
+	suites(t, map[string]func(*queue.Options){"plain": func(*queue.Options) {}, "groups": byRegion(0, map[string]int{"*": 50})}, func(s env) {
+		huge := "'" + strings.Repeat("d", job.MaxDataBytes+1) + "'"
+		rows := [][3]string{
+			{"status, timeout", "'submitted', 0", "timeout is 0"},
+			{"status, job_data", "'submitted', " + huge, "job_data has"},
+			{"status, job_data", "'submitted', ''", "job_data is empty"},
+			{"status, job_key", "'submitted', '" + strings.Repeat("k", 256) + "'", "job_key has 256 bytes"},
+			{"status, scheduled_run_time", "'submitted', '0001-01-01 00:00:00'", "is before 1970"},
+			{"status, priority", "'available', NULL", "priority, throttle_factor or time_windows is missing"},
+		}
+		if s.db.SQL.Engine == "sqlite" {
+			rows = append(rows, [3]string{"status, attempt", "'available', -1", "attempt -1"})
+		}
+		for _, r := range rows {
+			s.unchecked(r[0], r[1])
+		}
+		good := s.add(inRegion("west", 1), inRegion("east", 1), job.Params{Type: "report", In: time.Hour})
+		s.exec("UPDATE shop_emails SET wake_time = '2026-01-01 00:00:00' WHERE job_type = 'report'")
+		for range 6 { // each pass finds some more
+			s.upkeep()
+		}
+		equal(s.t, ids(s.start("w", 10)), []int64{good[0].ID, good[1].ID, good[2].ID}, "started")
+		for i, r := range rows {
+			s.wantRefused(s.nth(i+1), r[2])
+		}
+	})
 }
 
 // The end of an invalid job makes room in its group, and lets the next one in at once.

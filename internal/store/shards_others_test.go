@@ -96,33 +96,28 @@ func make9s(n int) []job.Params { return slices.Repeat([]job.Params{{Type: "send
 
 // Weights heavier than a shard's share, heavier than the limit, and 0; with a limit below the number of shards.
 func TestWeightsOverShards(t *testing.T) {
-	parallel(t)
-	for _, limit := range []int{20, 3} {
-		t.Run(fmt.Sprint(limit), func(t *testing.T) {
-			suiteWith(t, inEight(limit), func(s env) {
-				s.add(s.goingTo(5, 1, limit)...)
-				whole := s.shared(5, 1, 1)
-				s.add(s.goingTo(2, 1, limit+7)...)
-				s.add(s.goingTo(3, 2, 0)...)
-				equal(t, len(s.in(2, 9).Started), 0, "a job was started beside one that takes the whole limit")
-				s.settle("w", finished, s.shared(3, 9, 2)...) // they weigh nothing
-				s.settle("w", finished, whole...)
-				alone := s.shared(2, 1, 1)
-				for shard := range 8 {
-					s.add(s.goingTo(shard, 1, 1)...)
-					equal(t, len(s.in(shard, 9).Started), 0, "started beside one that weighs more than the limit")
-				}
-				s.settle("w", finished, alone...)
-				left := 8
-				for shard := 0; left > 0; shard = (shard + 1) % 8 {
-					got := s.in(shard, 1).Started
-					s.settle("w", finished, got...)
-					left -= len(got)
-					s.divided()
-				}
-			})
-		})
-	}
+	suites(t, map[string]func(*queue.Options){"20": inEight(20), "3": inEight(3)}, func(s env) {
+		s.add(s.goingTo(5, 1, s.ThrottleLimit)...)
+		whole := s.shared(5, 1, 1)
+		s.add(s.goingTo(2, 1, s.ThrottleLimit+7)...)
+		s.add(s.goingTo(3, 2, 0)...)
+		equal(s.t, len(s.in(2, 9).Started), 0, "a job was started beside one that takes the whole limit")
+		s.settle("w", finished, s.shared(3, 9, 2)...) // they weigh nothing
+		s.settle("w", finished, whole...)
+		alone := s.shared(2, 1, 1)
+		for shard := range 8 {
+			s.add(s.goingTo(shard, 1, 1)...)
+			equal(s.t, len(s.in(shard, 9).Started), 0, "started beside one that weighs more than the limit")
+		}
+		s.settle("w", finished, alone...)
+		left := 8
+		for shard := 0; left > 0; shard = (shard + 1) % 8 {
+			got := s.in(shard, 1).Started
+			s.settle("w", finished, got...)
+			left -= len(got)
+			s.divided()
+		}
+	})
 }
 
 // However small the limit and the rate, no shard with jobs starves. A shard keeps its share until the next division. Each
