@@ -135,21 +135,6 @@ func TestRetryJitterOnlyLengthens(t *testing.T) {
 	})
 }
 
-// A job that failed for good, or has no attempts left, isn't retried, whatever its handler wants.
-func TestRetryEnds(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		p := drawRetry(t)
-		o := job.Outcome{Verdict: job.Failed, RetryAfter: time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "retry after"))}
-		d := policy.Retry(p, drawAttempt(t, p), o, drawRandom(t))
-		dbtest.Ensure(t, !d.Again && d.In == 0, "failed for good: %+v: %+v", p, d)
-		p.Attempts = rapid.IntRange(0, math.MaxInt).Draw(t, "all attempts")
-		o.Verdict = job.TryAgain
-		attempt := rapid.IntRange(max(p.Attempts, 1), math.MaxInt).Draw(t, "attempt")
-		d = policy.Retry(p, attempt, o, drawRandom(t))
-		dbtest.Ensure(t, !d.Again && d.In == 0, "%+v after attempt %d: %+v", p, attempt, d)
-	})
-}
-
 func TestRetryAfterIsRespected(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := drawRetry(t)
