@@ -248,6 +248,28 @@ func wantWeightless(t *testing.T, what string, err error) {
 	ensure(t, errors.Is(err, job.ErrInvalid) && strings.Contains(err.Error(), "allow_weightless"), "%s: %v", what, err)
 }
 
+// A queue that refuses weightless jobs refuses them from all callers, even from a program that knows only its name.
+func TestEnqueueRefusesWeightless(t *testing.T) {
+	suiteWith(t, weighty, func(s env) {
+		stranger := must[*queue.Queue](t)(queue.New(s.db, queue.Options{Name: "emails"}))
+		s.add(job.Params{Type: "send", Key: "taken"})
+		instead := weightless("taken")
+		instead.OnDuplicate = job.ReplaceDuplicate
+		for name, q := range map[string]*queue.Queue{"its own": s.Queue, "a stranger's": stranger} {
+			_, err := q.Enqueue(t.Context(), weightless(""))
+			wantWeightless(t, name, err)
+			_, err = q.Enqueue(t.Context(), instead)
+			wantWeightless(t, name+", in another's place", err)
+			tx := must[*sql.Tx](t)(s.db.SQL.BeginTx(t.Context(), nil))
+			_, err = q.EnqueueTx(t.Context(), tx, weightless("k"))
+			wantWeightless(t, name+", in a transaction", err)
+			must[any](t)(nil, tx.Rollback())
+		}
+		c := must[admin.Counts](t)(s.Counts(t.Context()))
+		ensure(t, c.Due == 1 && s.get(s.nth(1)).ThrottleFactor == 1, "in are %+v, %+v", c, s.get(s.nth(1)))
+	})
+}
+
 // Ingestion refuses only the weightless rows of plain SQL. A row that leaves its weight to its type has one, whatever the
 // type's row says. Cancelled before, it ends with the same reason.
 func TestTakeInRefusesWeightless(t *testing.T) {
