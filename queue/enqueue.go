@@ -38,7 +38,7 @@ func (q *Queue) WouldEnqueue(ctx context.Context, jobs []job.Params) (would []jo
 	}
 	rolledBack := errors.New("rolled back")
 	err = q.store().DB().SQL.TxUnclocked(ctx, func(tx *engine.Tx) (err error) {
-		would, err = q.inChunks(prepared, func(some []job.Params) ([]job.Added, error) { return q.store().Add(ctx, tx, some, false, "") })
+		would, err = q.inChunks(prepared, func(some []job.Params) ([]job.Added, error) { return q.store().Add(ctx, tx, some, "") })
 		return cmp.Or(err, rolledBack)
 	})
 	if refused, ok := errors.AsType[*job.DuplicateError](err); ok && refused.Index > 0 {
@@ -69,7 +69,7 @@ func (q *Queue) EnqueueTx(ctx context.Context, tx *sql.Tx, jobs ...job.Params) (
 		return nil, fmt.Errorf("enqueue in %s: the transaction is nil", q.Name)
 	}
 	joined := q.store().DB().SQL.Join(tx)
-	return q.inChunks(prepared, func(some []job.Params) ([]job.Added, error) { return q.store().Add(ctx, joined, some, false, "") })
+	return q.inChunks(prepared, func(some []job.Params) ([]job.Added, error) { return q.store().Add(ctx, joined, some, "") })
 }
 
 // inChunks calls add with as many jobs as the servers' packet limit and SQLite's parameter limit allow.

@@ -207,21 +207,21 @@ func (db *DB) checkUnit(u unit, owners map[string]owner, there map[string]bool) 
 		case ours && o.version > len(steps):
 			return newer(t, o.version, len(steps))
 		case !ours || !there[t]:
-			return unmigratedf("the database has no table %s", t)
+			return texts.Errorf(ErrNotMigrated, "the database has no table %s", t)
 		case o.version < len(steps):
-			return unmigratedf("table %s comes from an older hipq: it has version %d, and this hipq needs %d", t, o.version, len(steps))
+			return texts.Errorf(ErrNotMigrated, "table %s comes from an older hipq: it has version %d, and this hipq needs %d", t, o.version, len(steps))
 		}
 	}
 	for _, i := range db.indexes(u) {
 		switch {
 		case !there[i.name]:
-			return unmigratedf("table %s has no index %s", i.table, i.name)
+			return texts.Errorf(ErrNotMigrated, "table %s has no index %s", i.table, i.name)
 		case !there[i.create]:
-			return unmigratedf("index %s of table %s has other columns than this hipq needs", i.name, i.table)
+			return texts.Errorf(ErrNotMigrated, "index %s of table %s has other columns than this hipq needs", i.name, i.table)
 		}
 	}
 	if u.kind == queueKind && u.order != OrderAny && u.order != owners[u.tables[0]].order {
-		return unmigratedf("table %s is not in the order of queue %s", u.tables[0], u.queue)
+		return texts.Errorf(ErrNotMigrated, "table %s is not in the order of queue %s", u.tables[0], u.queue)
 	}
 	return nil
 }

@@ -26,15 +26,6 @@ var (
 	ErrTableTaken = errors.New("the name is taken")
 )
 
-// unmigrated is an ErrNotMigrated with its own message, for an initialised database that needs hipq init again.
-type unmigrated string
-
-func (e unmigrated) Error() string { return string(e) }
-
-func (e unmigrated) Is(target error) bool { return target == ErrNotMigrated }
-
-func unmigratedf(format string, args ...any) error { return unmigrated(fmt.Sprintf(format, args...)) }
-
 func newer(table string, version, known int) error {
 	return fmt.Errorf("%w: table %s has version %d, and this hipq knows %d", ErrNewer, table, version, known)
 }

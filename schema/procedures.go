@@ -131,7 +131,7 @@ func (db *DB) procedure(u unit, file string) procedure {
 		"{self}", p.name, "{job}", helpers, "{skip_locked}", skipLocked, "{nodes}", nodes,
 		"{text}", "LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", "{id}", "CHAR(36) CHARACTER SET ascii COLLATE ascii_bin",
 		"{now}", nowInProcedures, "{counts}", Counts, "{default_policy}", DefaultPolicy, "{no_reason}", "the handler gave no reason",
-		"{patience}", strconv.Itoa(int(claim.Patience/time.Second)), "{ask_every}", strconv.Itoa(int(claim.AskEvery/time.Second)),
+		"{ask_lasts}", strconv.Itoa(int(claim.AskLasts/time.Second)), "{ask_every}", strconv.Itoa(int(claim.AskEvery/time.Second)),
 	).Replace(db.inlined(textOf(sqlFiles, file)))))
 	return p
 }

@@ -13,7 +13,7 @@
 //   - A job in line that has room in all of its limits starts before what is behind it in any of them.
 //   - A job that is heavier than a limit runs when nothing else of that limit does.
 //   - A worker with a free slot asks for the jobs in line of the types that it runs. Another worker's job in line that none has
-//     asked for in Patience blocks nothing, nor does one whose lane is full. After Forgotten it leaves the line, with what its
+//     asked for in AskLasts blocks nothing, nor does one whose lane is full. After Forgotten it leaves the line, with what its
 //     group holds of its type.
 //
 // Room that is free again is noticed at once: a transaction that ends jobs of a group puts the first held one in line
@@ -22,11 +22,11 @@ package claim
 
 import "time"
 
-// Patience is how long a job in line blocks others after a worker last asked for it: perhaps none runs its type. After
+// AskLasts is how long a job in line blocks others after a worker last asked for it: perhaps none runs its type. After
 // Forgotten it leaves the line. AskEvery is how often a worker repeats that it asks for it.
 const (
-	Patience  = 10 * time.Second
-	Forgotten = 6 * Patience
+	AskLasts  = 10 * time.Second
+	Forgotten = 6 * AskLasts
 	AskEvery  = time.Second
 )
 
@@ -64,7 +64,7 @@ const (
 	Reject                 // it fails, because its row is invalid
 	Hold                   // its group holds it, where rounds look once the group has room
 	LineUp                 // it is in line, where each round looks, and a worker asks for it from now on
-	Yield                  // it is in line without a worker that asks for it: it waits for a slot
+	Unask                  // it is in line, and no worker asks for it, because it waits for a slot
 	Release                // it leaves the line, and what its group holds of its type is free, too
 )
 
@@ -137,8 +137,8 @@ func (l Limits) startsElsewhere(j Job, lacks Scope) Decision {
 
 // withoutSlot says how a job of ours waits for a slot: it no longer blocks others.
 func (j Job) withoutSlot(now time.Time) Decision {
-	if j.Held || j.InLine && j.wasAsked(now, Patience) {
-		return Decision{Yield, Slot}
+	if j.Held || j.InLine && j.wasAsked(now, AskLasts) {
+		return Decision{Unask, Slot}
 	}
 	return Decision{Lacks: Slot}
 }
@@ -169,5 +169,5 @@ func (j Job) wasAsked(now time.Time, within time.Duration) bool {
 // Blocks says whether nothing behind the job starts while it waits. Another worker's job doesn't block others if its lane is
 // full, or if that worker may be gone.
 func (j Job) Blocks(now time.Time) bool {
-	return j.Ours || !j.waits() || !j.Busy && (j.Held || j.wasAsked(now, Patience))
+	return j.Ours || !j.waits() || !j.Busy && (j.Held || j.wasAsked(now, AskLasts))
 }

@@ -93,13 +93,13 @@ func (m sentences) decide(jobs []Job, slots int) []Decision {
 			d.Action = Reject
 		case j.Opens.After(now):
 			d.Action = Postpone
-		case !j.Ours && waits && (j.Busy || !never && ago >= Patience):
+		case !j.Ours && waits && (j.Busy || !never && ago >= AskLasts):
 			if !j.Busy && ago >= Forgotten {
 				d.Action = Release
 			}
 		case j.Ours && slots < 1:
-			if d.Lacks = Slot; waits && (never || ago < Patience) {
-				d.Action = Yield
+			if d.Lacks = Slot; waits && (never || ago < AskLasts) {
+				d.Action = Unask
 			}
 		case without == None && j.Ours:
 			d.Action, slots = Start, slots-1
@@ -218,8 +218,8 @@ func TestRulesAreTheirSentences(t *testing.T) {
 		{Ours: true, Held: true, Group: "a"},
 		{Held: true, Group: "a"},
 		{Held: true, Group: "b", Busy: true},
-		{InLine: true, Asked: now.Add(1 - Patience)},
-		{InLine: true, Asked: now.Add(-Patience)},
+		{InLine: true, Asked: now.Add(1 - AskLasts)},
+		{InLine: true, Asked: now.Add(-AskLasts)},
 		{InLine: true, Asked: now.Add(-Forgotten)},
 		{InLine: true, Asked: now, Busy: true},
 		{InLine: true, Asked: now.Add(time.Hour)},
@@ -331,8 +331,8 @@ func (w *world) round(t failer, worker int) (started int) {
 			started++
 		case Release:
 			p.Held, p.InLine = false, false
-		case Yield:
-			p.Held, p.InLine, p.asked = false, true, w.clock-Patience
+		case Unask:
+			p.Held, p.InLine, p.asked = false, true, w.clock-AskLasts
 		case Hold:
 			p.Held, p.InLine = true, false
 		case LineUp:
@@ -352,7 +352,7 @@ func (w *world) round(t failer, worker int) (started int) {
 // overtakesNone fails if a job that waits for one of this job's limits is before it. The round has seen these.
 func (w *world) overtakesNone(t failer, starts int, seen []int) {
 	for i, p := range w.jobs[:starts] {
-		asked := p.of == w.jobs[starts].of || p.Held && slices.Contains(seen, i) || !p.Held && w.clock-p.asked < Patience
+		asked := p.of == w.jobs[starts].of || p.Held && slices.Contains(seen, i) || !p.Held && w.clock-p.asked < AskLasts
 		if p.state == "" && (p.Held || p.InLine) && asked && uses(w.jobs[starts].Job, p.scope) > 0 {
 			t.Fatalf("job %d overtakes %+v: %+v", starts, p, w)
 		}
@@ -360,9 +360,9 @@ func (w *world) overtakesNone(t failer, starts int, seen []int) {
 }
 
 // rest has rounds of all workers with free slots, until they start nothing. Then nothing may start by the sentences, if one
-// worker with all of these slots looked; or a job waits for those of workers without, at most for Patience each.
+// worker with all of these slots looked; or a job waits for those of workers without, at most for AskLasts each.
 func (w *world) rest(t failer) {
-	patience := len(w.jobs)
+	tries := len(w.jobs)
 	for idle := false; !idle; {
 		idle = true
 		for worker := range w.slots {
@@ -378,11 +378,11 @@ func (w *world) rest(t failer) {
 			waits = waits || p.state == "" && (p.Held || p.InLine) && !p.Ours
 		}
 		stands := idle && slices.ContainsFunc(w.decide(jobs, 1), func(d Decision) bool { return d.Action == Start })
-		if stands && (patience == 0 || !waits) {
+		if stands && (tries == 0 || !waits) {
 			t.Fatalf("something should start: %+v", w)
 		}
 		if stands {
-			patience, idle, w.clock = patience-1, false, w.clock+Patience
+			tries, idle, w.clock = tries-1, false, w.clock+AskLasts
 		}
 	}
 }
@@ -483,7 +483,7 @@ func TestRulesForLong(t *testing.T) {
 				}
 			},
 			"time": func(*rapid.T) { w.clock += 300 * time.Millisecond },
-			"away": func(*rapid.T) { w.clock += Patience },
+			"away": func(*rapid.T) { w.clock += AskLasts },
 			"rest": func(t *rapid.T) { w.rest(t) },
 		})
 		w.drain(t)

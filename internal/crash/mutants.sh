@@ -91,14 +91,13 @@ start_without_locks() {
 mutant start_although_dead # a worker that was declared dead starts jobs
 start_although_dead() {
   queue='ReclaimFromADeadWorker|DeadInItsTurn'
-  edit internal/store/claim.go 's/q\.workers\.Working\("\?"\) ?\+ ?" AND COALESCE/"? <> \x27\x27 AND COALESCE/'
-  edit internal/store/claim_turn.go 's/" AND " \+ q\.workers\.Working\("\?"\) \+/" AND ? <> \x27\x27" +/'
+  edit internal/store/claim.go 's/q\.workers\.Working\("\?"\) \+ fmt/"? <> \x27\x27" + fmt/'
 }
 
 mutant pause_waits_for_nobody # a round that has looked before the pause starts jobs after it
 pause_waits_for_nobody() {
   queue=PauseMeansNow
-  edit internal/store/claim.go 's/" WHERE queue = \? " ?\+\n?\s*q\.db\.SQL\.ForShare/" WHERE queue = ?"/'
+  edit internal/store/round.go 's/q\.isOpen\(q\.db\.SQL\.ForShare\)/q.isOpen("")/'
 }
 
 mutant start_again # a round that is repeated starts others instead of those that it has started
@@ -194,7 +193,7 @@ final_comes_back() {
   crash=(crash)
   edit internal/policy/after.go 's/\t\tif n\.Status = job\.StatusFailed;/\t\tn.Wake = now.Add(3 * time.Second)\n$&/'
   edit internal/store/upkeep.go 's/ AND status = \x27scheduled\x27 ORDER/ ORDER/'
-  edit internal/store/make_available.go 's/SET status = \x27available\x27, wake_time = NULL, asked_time = NULL WHERE status = \?/SET status = \x27available\x27, wake_time = NULL, asked_time = NULL WHERE ? <> \x27\x27/'
+  edit internal/store/upkeep.go 's/SET status = \x27available\x27, wake_time = NULL, asked_time = NULL WHERE status = \?/SET status = \x27available\x27, wake_time = NULL, asked_time = NULL WHERE ? <> \x27\x27/'
 }
 
 # The turn is over before the round begins: it is counted, but two workers take the same room. Not on SQLite, where they take
@@ -236,13 +235,13 @@ rule rule_more_than_slots rules 's/slots < 1:/slots < 0:/'                      
 rule rule_others_dont_hold rules 's/isFirst = limit\.noteWaiter\(j\.in\(s\)\) \|\| isFirst/isFirst = isFirst || limit.FirstUses == 0/' # waiting jobs of other workers are overtaken
 rule rule_next_doesnt_hold rules 's/\(lacks == None \|\| s == lacks\)/(s == lacks || lacks == None \&\& s != Queue)/' # so is one that has room
 rule rule_next_holds_one rules 's/limit != nil && \(lacks/!isFirst \&\& limit != nil \&\& (lacks/' # or it holds up one of its limits
-rule rule_patience_for_ever rules 's/(j\.Held \|\| j\.wasAsked\(now, )Patience/${1}1000*Patience/' # nobody runs it, and all wait for it
-rule rule_no_patience rules 's/(j\.Held \|\| j\.wasAsked\(now, )Patience/${1}1/' # no worker waits for another
+rule rule_asks_for_ever rules 's/(j\.Held \|\| j\.wasAsked\(now, )AskLasts/${1}1000*AskLasts/' # nobody runs it, and all wait for it
+rule rule_asks_for_nothing rules 's/(j\.Held \|\| j\.wasAsked\(now, )AskLasts/${1}1/' # no worker waits for another
 rule rule_clock_set_back rules 's/\.Abs\(\)//'                                            # who waits holds the others up until the old time comes again
 rule rule_never_is_long_ago rules 's/\(j\.Held \|\| j\.wasAsked/(j.wasAsked/'  # what nobody asked for yet
 rule rule_busy_holds rules 's/!j\.Busy && \(/(/'                            # a job whose lane is full holds up the others
 rule rule_own_leave rules 's/j\.Ours \|\| !j\.waits\(\)/!j.waits()/'    # our own jobs leave the line too
-rule rule_slotless_stay rules 's/if (j\.Held \|\| j\.InLine && j\.wasAsked\(now, Patience\)) \{/if j.Busy \&\& ($1) {/'   # a job without a slot stays in the line
+rule rule_slotless_stay rules 's/if (j\.Held \|\| j\.InLine && j\.wasAsked\(now, AskLasts\)) \{/if j.Busy \&\& ($1) {/'   # a job without a slot stays in the line
 rule rule_slotless_line_up rules 's/slots < 1:/slots < 1 \&\& lacks == None:/'            # or gets there
 rule rule_asked_once rules 's/\(j\.Held \|\| isFirstOfOurs/(isFirstOfOurs/'                      # a worker asks for the first only, not for what has waited longer
 rule rule_asks_for_all rules 's/isFirstOfOurs && !j\.InLine/(isFirstOfOurs || j.Weight > 0) \&\& !j.InLine/'  # all of a worker's jobs line up
@@ -271,19 +270,19 @@ first_not_noted() {
 mutant freed_room_unnoted # whoever frees a group's weight lets nobody in: a held job waits for the search that finds all
 freed_room_unnoted() {
   queue='HeldJobsFollowEachOther|ManyHeldJobs'
-  edit internal/store/claim_let_in.go 's/return q\.letIn\(ctx, tx, groups\)\n}\n\n\/\/ takeTurnsOf/return nil\n}\n\n\/\/ takeTurnsOf/'
+  edit internal/store/claim_groups.go 's/return q\.letIn\(ctx, tx, groups\)\n}\n\n\/\/ takeTurnsOf/return nil\n}\n\n\/\/ takeTurnsOf/'
 }
 
 mutant freed_room_without_turn # room is noted while another round, which saw the group full, has a job held
 freed_room_without_turn() {
   queue=RoomWhileAnotherRoundHolds worker=DrainsAllShards
-  edit internal/store/claim_let_in.go 's/if len\(groups\) == 0 \|\| q\.db\.SQL\.Writers == 1/if true/'
+  edit internal/store/claim_groups.go 's/if len\(groups\) == 0 \|\| q\.db\.SQL\.Writers == 1/if true/'
 }
 
 mutant any_held_let_in # room in a group lets in a job of its first type, which then waits behind others
 any_held_let_in() {
   queue=FirstHeldJobIsLetIn
-  edit internal/store/claim_let_in.go 's/some, next = others, types/some = nil/'
+  edit internal/store/claim_groups.go 's/gaps = next/gaps = nil/'
 }
 
 mutant ends_beside_who_asks # a tick doesn't wait for the job before its own that another worker asks for

@@ -13,13 +13,6 @@ type TimeoutError time.Duration
 func (e TimeoutError) Error() string { return "timeout after " + Brief(time.Duration(e)) }
 
 // Brief is d without the trailing zeros of Duration.String: 1m instead of 1m0s.
-func Brief(d time.Duration) string {
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
-}
+func Brief(d time.Duration) string { return zeros.Replace(d.String()) }
+
+var zeros = strings.NewReplacer("h0m0s", "h", "m0s", "m")

@@ -88,3 +88,48 @@ func (a *adding) wasReplaced(ctx context.Context, tx *engine.Tx) (was bool, err 
 	}
 	return was, nil
 }
+
+// Check validates a job without the database. It fails with job.ErrInvalid or job.ErrWeightless.
+func (q *Queue) Check(j job.Params) error {
+	if err := j.Check(); err != nil {
+		return err
+	}
+	if q.RefuseWeightless && j.ThrottleFactor != nil && *j.ThrottleFactor == 0 {
+		return job.ErrWeightless
+	}
+	return nil
+}
+
+// Prepare checks the jobs and generates missing keys.
+func (q *Queue) Prepare(jobs []job.Params) (prepared []job.Params, err error) {
+	if q.db == nil {
+		return nil, fmt.Errorf("%w: the Queue was not made by Open or New", ErrOptions)
+	}
+	prepared = make([]job.Params, len(jobs))
+	for i, j := range jobs {
+		if err := q.Check(j); err != nil {
+			return nil, err
+		}
+		if prepared[i], err = j.WithKey(); err != nil {
+			return nil, err
+		}
+	}
+	return prepared, nil
+}
+
+// EnqueueSlot adds the job of a schedule's slot in the worker's own transaction. by goes to the activity. If a job with this
+// key isn't final, isNew is false and id is that job's; a refusal would only come again until that job ends.
+func (q *Queue) EnqueueSlot(ctx context.Context, tx *engine.Tx, j job.Params, by string) (id int64, isNew bool, err error) {
+	if j.OnDuplicate == job.RefuseDuplicate {
+		j.OnDuplicate = job.IgnoreDuplicate
+	}
+	prepared, err := q.Prepare([]job.Params{j})
+	if err != nil {
+		return 0, false, err
+	}
+	added, err := q.Add(ctx, tx, prepared, by)
+	if err != nil {
+		return 0, false, fmt.Errorf("enqueue in %s: %w", q.Name, err)
+	}
+	return added[0].ID, !added[0].Duplicate, nil
+}

@@ -106,29 +106,6 @@ func TestAnswerBeforeTheHandlersWord(t *testing.T) {
 	}
 }
 
-func TestAnswersAreOverdue(t *testing.T) {
-	suiteWith(t, asynchronous, func(s env) {
-		s.add(job.Params{Type: "send", Key: "a"}, job.Params{Type: "send", Key: "b"}, job.Params{Type: "send", Key: "c"})
-		s.settle("w1", done, s.start("w1", 3)...)
-		s.exec("UPDATE shop_emails SET wake_time = '2026-01-01 00:00:00.000000' WHERE job_key <> 'c'")
-		s.upkeep()
-		late := s.wantState(s.nth(1), job.Retry, "scheduled", 1)
-		s.wantState(s.nth(3), job.Running, "awaiting", 1)
-		equal(t, late.Error, "timeout after 1m", "error")
-		// Late, but welcome.
-		must[any](t)(s.answer(queue.Answer{Key: "a", Verdict: job.Finished}))
-		s.wantState(s.nth(1), job.Final, "finished", 1)
-		// The attempt has failed already and is being retried.
-		got, err := s.answer(queue.Answer{Key: "b", Verdict: job.TryAgain, Error: "late"})
-		ensure(t, err == nil && !got.Changed, "%+v, %v", got, err)
-		must[any](t)(s.answer(queue.Answer{Key: "b", Verdict: job.Failed, Error: "for good"}))
-		equal(t, s.wantState(s.nth(2), job.Final, "failed", 1).Error, "for good", "error")
-		s.wantHistory(s.nth(2), "added/0 starting/1 error/1 failed/1")
-		s.upkeep()
-		equal(t, len(s.start("w2", 9)), 0, "can be started")
-	})
-}
-
 // The policy of a type that has left the config decides about an answer: otherwise the job has its key for ever.
 func TestAnswerToATypeOfNoConfig(t *testing.T) {
 	suiteWith(t, asynchronous, func(s env) {

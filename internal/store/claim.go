@@ -27,8 +27,8 @@ type start struct {
 	missed bool
 	// waits says that jobs of this worker's types wait for a limit other than the rate.
 	waits bool
-	// yielded says that some wait only for slots.
-	yielded bool
+	// unasked says that some wait only for slots.
+	unasked bool
 	// ignored are other workers' types that hold nothing up, by group.
 	ignored map[[2]string]bool
 	// invalid are jobs with invalid rows.
@@ -54,7 +54,8 @@ func (q *Queue) startNext(ctx context.Context, tx *engine.Tx, r Round, first *fi
 		return err
 	}
 	done.More, done.Missed = done.More || more, c.missed && len(taken) == 0
-	if err := c.noteWaiting(ctx, slices.ContainsFunc(taken, c.isLimited)); err != nil {
+	isLimited := func(j *job.Job) bool { return j.ThrottleFactor > 0 || c.ThrottleLimit < 1 }
+	if err := c.noteWaiting(ctx, slices.ContainsFunc(taken, isLimited)); err != nil {
 		return err
 	}
 	if err := q.Reject(ctx, tx, r.Worker, c.invalid...); err != nil {
@@ -77,8 +78,6 @@ func (q *Queue) startNext(ctx context.Context, tx *engine.Tx, r Round, first *fi
 	}
 	return nil
 }
-
-func (c *start) isLimited(j *job.Job) bool { return j.ThrottleFactor > 0 || c.ThrottleLimit < 1 }
 
 // take locks up to n jobs that may start, batch after batch of candidates, in order. due is the first batch, already locked.
 // more says that others may start too.
@@ -108,7 +107,7 @@ func (c *start) take(ctx context.Context, due []candidate, n int) (taken []*job.
 			seen[one.ID] = true
 		}
 	}
-	return taken, c.yielded || c.round.Candidates.more(c.turn), nil
+	return taken, c.unasked || c.round.Candidates.more(c.turn), nil
 }
 
 // nextLocked locks the next candidates. Those that another transaction holds come without their jobs.
@@ -132,15 +131,12 @@ func (c *start) nextLocked(ctx context.Context, n int, first bool, seen map[int6
 	}
 }
 
-// isOpen says whether the worker may start jobs in a queue without turns: the queue isn't paused or divided otherwise, and
-// the worker isn't dead. It locks the queue's row until the round ends, so a pause returns when no such round runs. A queue
-// without a row is open.
-func (q *Queue) isOpen(worker string, into *bool) engine.Value {
-	return engine.Value{
-		SQL: q.workers.Working("?") + " AND COALESCE((SELECT paused = 0 AND division = ? FROM " + q.db.Queues() + " WHERE queue = ? " +
-			q.db.SQL.ForShare + "), 1)",
-		Args: []any{worker, q.Division().Number(), q.Name}, Into: into,
-	}
+// isOpen is an SQL expression: a worker may start jobs, because it isn't dead, and the queue isn't paused or divided otherwise.
+// Its parameters are the worker's id and the queue's name. A queue without a row is open. lock keeps the queue's row, if a turn
+// doesn't, so that a pause returns when no round runs.
+func (q *Queue) isOpen(lock string) string {
+	return q.workers.Working("?") + fmt.Sprintf(" AND COALESCE((SELECT paused <> 1 AND division = %d FROM %s WHERE queue = ? %s), 1)",
+		q.Division().Number(), q.db.Queues(), lock)
 }
 
 // begin sets locked jobs to running and counts their attempts.
@@ -176,7 +172,7 @@ func (c *start) begin(ctx context.Context, jobs []*job.Job) error {
 	}
 	for batch := range slices.Chunk(jobs, size) {
 		group, groups := c.setGroup(batch)
-		ids := Args(batch, func(j *job.Job) any { return j.ID })
+		ids := texts.Map(batch, func(j *job.Job) any { return j.ID })
 		args := slices.Concat([]any{c.round.Worker.ID, c.round.Token, c.round.Token, now, now}, groups, ids)
 		err := c.tx.Write(ctx, "UPDATE"+c.db.SQL.OrFail+" "+c.table+" "+c.db.SQL.ByID+" SET status = 'running',"+cleared+
 			" attempt = attempt + 1, worker_id = ?, lock_token = ?, attempt_token = ?, start_time = ?, update_time = ?"+group+

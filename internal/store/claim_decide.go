@@ -31,14 +31,14 @@ func (c *start) decide(ctx context.Context, list []candidate, n int) (taken []*j
 		does[d.Action] = append(does[d.Action], j)
 		c.waits = c.waits || was.Ours && d.Lacks != claim.None && d.Lacks != claim.Rate && d.Lacks != claim.Slot
 		waits := was.Held || was.InLine
-		c.yielded = c.yielded || waits && d.Lacks == claim.Slot
+		c.unasked = c.unasked || waits && d.Lacks == claim.Slot
 		switch d.Action {
 		case claim.Leave:
 			left = append(left, list[i])
 			if waits {
 				c.stays(j.Group, !was.Held)
 			}
-		case claim.Hold, claim.LineUp, claim.Yield:
+		case claim.Hold, claim.LineUp, claim.Unask:
 			c.stays(j.Group, d.Action != claim.Hold)
 		}
 	}
@@ -62,8 +62,10 @@ func (c *start) overlooked() map[shardGroup]bool {
 			c.stays(r.part, false)
 		}
 	}
-	for _, one := range c.lineLeft() {
-		c.stays(one.waits.Group, true)
+	if c.line != nil { // the round hasn't looked at these
+		for _, one := range c.line.read {
+			c.stays(one.waits.Group, true)
+		}
 	}
 	groups := map[shardGroup]bool{}
 	for g, inLine := range c.held {
@@ -106,12 +108,12 @@ func (c *start) lineUp(ctx context.Context, does map[claim.Action][]*job.Job) er
 		if len(list) == 0 {
 			return nil
 		}
-		args = append(args, Args(list, func(j *job.Job) any { return j.ID })...)
+		args = append(args, texts.Map(list, func(j *job.Job) any { return j.ID })...)
 		err := c.tx.Write(ctx, "UPDATE "+c.table+" "+c.db.SQL.ByID+" SET "+set+" WHERE id IN "+engine.In(len(list)), args...)
 		return texts.Wrap(err, "line up jobs of %s", c.Name)
 	}
 	err := cmp.Or(
-		set(does[claim.Yield], "asked_time = ?", engine.At(c.tx.Now.Add(-claim.Patience))),
+		set(does[claim.Unask], "asked_time = ?", engine.At(c.tx.Now.Add(-claim.AskLasts))),
 		set(does[claim.Release], "status = 'available', asked_time = NULL"),
 	)
 	for _, waits := range []struct {

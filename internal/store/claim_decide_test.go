@@ -23,34 +23,30 @@ func (s env) claim(worker, jobType string, n int) store.Done {
 // firsts runs a test about the first waiting job in a queue with a limit of 4, undivided and divided. One light job of type
 // send runs. Behind it wait one of type report that needs the whole limit, and three more light ones.
 func firsts(t *testing.T, test func(s env, running []*job.Job, heavy int64)) {
-	parallel(t)
-	for name, change := range map[string]func(*queue.Options){"one": func(o *queue.Options) { o.ThrottleLimit = 4 }, "eight": inEight(4)} {
-		t.Run(name, func(t *testing.T) {
-			if name == "one" {
-				undivided(t)
+	t.Helper()
+	suites(t, map[string]func(*queue.Options){"one": func(o *queue.Options) { o.ThrottleLimit = 4 }, "eight": inEight(4)}, func(s env) {
+		if s.Shards != 8 {
+			undivided(s.t)
+		}
+		of := func(jobType string, weight int) job.Params {
+			j := job.Params{Type: "send"}
+			if s.Shards > 1 {
+				j = s.goingTo(3, 1, weight)[0]
 			}
-			suiteWith(t, change, func(s env) {
-				of := func(jobType string, weight int) job.Params {
-					j := job.Params{Type: "send"}
-					if s.Shards > 1 {
-						j = s.goingTo(3, 1, weight)[0]
-					}
-					j.Type, j.ThrottleFactor = jobType, &weight
-					return j
-				}
-				s.add(of("send", 1))
-				running := s.claim("w", "send", 1).Started
-				heavy := s.add(of("report", 4))[0].ID
-				s.add(of("send", 1), of("send", 0), of("send", 1))
-				if s.claim("w", "report", 1); s.Shards > 1 {
-					s.divided()
-					s.claim("w", "report", 1)
-				}
-				require(t, len(running) == 1 && s.get(heavy).State() == job.Initial, "%d are running", len(running))
-				test(s, running, heavy)
-			})
-		})
-	}
+			j.Type, j.ThrottleFactor = jobType, &weight
+			return j
+		}
+		s.add(of("send", 1))
+		running := s.claim("w", "send", 1).Started
+		heavy := s.add(of("report", 4))[0].ID
+		s.add(of("send", 1), of("send", 0), of("send", 1))
+		if s.claim("w", "report", 1); s.Shards > 1 {
+			s.divided()
+			s.claim("w", "report", 1)
+		}
+		require(s.t, len(running) == 1 && s.get(heavy).State() == job.Initial, "%d are running", len(running))
+		test(s, running, heavy)
+	})
 }
 
 // wantClaimed expects a claim of the light jobs to start so many, including weightless ones.

@@ -34,6 +34,15 @@ func suiteWith(t *testing.T, change func(*queue.Options), f func(s env)) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) { f(newStore(t, driver, source, change)) })
 }
 
+// suites runs a test once for each of these changes, by name.
+func suites(t *testing.T, changes map[string]func(*queue.Options), f func(s env)) {
+	t.Helper()
+	parallel(t)
+	for name, change := range changes {
+		t.Run(name, func(t *testing.T) { suiteWith(t, change, f) })
+	}
+}
+
 func byRegion(limit int, limits map[string]int) func(*queue.Options) {
 	return func(o *queue.Options) {
 		o.ThrottleLimit, o.ThrottleGroups = limit, &job.ThrottleGroups{By: "data.to.region", Limits: limits}
@@ -42,28 +51,6 @@ func byRegion(limit int, limits map[string]int) func(*queue.Options) {
 
 func inRegion(region string, weight int) job.Params {
 	return job.Params{Type: "send", Data: fmt.Sprintf(`{"to": {"region": %q}}`, region), ThrottleFactor: &weight}
-}
-
-func TestAFullGroupHoldsBackOnlyItsOwn(t *testing.T) {
-	suiteWith(t, byRegion(0, map[string]int{"east": 2, "*": 1}), func(s env) {
-		east, west, none := inRegion("east", 1), inRegion("west", 1), job.Params{Type: "send", Data: "no JSON"}
-		s.add(east, east, east, east, west, west, none, none, none)
-		first := s.start("w1", 20)
-		got := s.places(first)
-		require(t, slices.Equal(got, []int64{1, 2, 5, 7, 8, 9}), "started %v", got)
-		s.wantState(s.nth(3), job.Initial, "throttled", 0)
-		s.wantState(s.nth(6), job.Initial, "throttled", 0)
-		equal(t, len(s.start("w2", 20)), 0, "another worker started")
-		// A later job with a better priority goes before the held ones, and none of those with it.
-		better := east
-		better.Priority = new(1)
-		s.add(better) // 10
-		s.settle("w1", done, first[0], first[2])
-		equal(t, s.places(s.start("w1", 20)), []int64{10, 6}, "then started")
-		s.wantState(s.nth(3), job.Initial, "throttled", 0)
-		c := must[admin.Counts](t)(s.Counts(t.Context()))
-		ensure(t, c.Held == 2 && c.Due == 0 && !c.OldestDue.IsZero(), "counts %+v", c)
-	})
 }
 
 // With any number of full groups, all jobs are found and none overtakes.
@@ -126,9 +113,7 @@ func TestFirstHeldJobIsLetIn(t *testing.T) {
 		running := s.start("w1", 9)
 		require(s.t, len(running) == 1 && running[0].ID == s.nth(1), "%v started", ids(running))
 		s.settle("w1", finished, running...)
-		var in []int64
-		must[any](s.t)(nil, s.db.SQL.SelectContext(s.t.Context(), &in, "SELECT id FROM shop_emails WHERE part = 'line'"))
-		ensure(s.t, slices.Equal(in, []int64{s.nth(2)}), "let in are %v, want %d", in, s.nth(2))
+		equal(s.t, column[int64](s, "SELECT id FROM shop_emails WHERE part = 'line'"), []int64{s.nth(2)}, "let in")
 	})
 }
 
@@ -254,22 +239,6 @@ func TestGroupOfAJob(t *testing.T) {
 		_, err := s.EnqueueMany(t.Context(), []job.Params{{Type: "send", Key: s.get(s.nth(2)).Key, Data: `{"to":{"region":"elsewhere"}}`, OnDuplicate: job.ReplaceDuplicate}})
 		must[any](t)(nil, err)
 		equal(t, s.places(s.start("w1", 20)), []int64{2}, "after the change of its data: started")
-	})
-}
-
-// Jobs of weight 0 are found behind whatever a full limit holds back.
-func TestWeightlessJobsAreNotHeldBack(t *testing.T) {
-	undivided(t) // a shard whose share is too small starts weightless jobs meanwhile
-	suiteWith(t, func(o *queue.Options) { o.ThrottleLimit = 1 }, func(s env) {
-		var jobs []job.Params
-		for range 300 {
-			jobs = append(jobs, job.Params{Type: "send"})
-		}
-		light := job.Params{Type: "report", ThrottleFactor: new(0)}
-		s.add(append(jobs, light, light)...)
-		equal(t, s.places(s.start("w1", 1)), []int64{1}, "started")
-		equal(t, s.places(s.start("w2", 1)), []int64{301}, "with the limit full, started")
-		equal(t, s.places(s.start("w2", 9)), []int64{302}, "then started")
 	})
 }
 

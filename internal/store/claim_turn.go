@@ -37,14 +37,6 @@ type turn struct {
 	open bool
 }
 
-// lineLeft are the jobs in line at which the round hasn't looked.
-func (t *turn) lineLeft() []candidate {
-	if t.line == nil {
-		return nil
-	}
-	return t.line.read
-}
-
 // takeTurn reads what counts against the queue's limits and its rate. Starters of such a queue take turns until they commit,
 // because a sum over rows misses what another is about to start. The transaction's time becomes that of the turn: with an
 // earlier time, the rate's period would end too soon.
@@ -62,8 +54,8 @@ func (q *Queue) takeTurn(ctx context.Context, tx *engine.Tx, worker string, shar
 	}
 	found := false
 	err = tx.Read(ctx, engine.Query{
-		SQL:  "SELECT " + q.shardColumns() + ", " + q.isOpenQueue() + " AND " + q.workers.Working("?") + " FROM " + q.db.Shards() + " WHERE queue = ? AND shard = ?",
-		Args: []any{q.Name, worker, q.Name, q.place(shard)}, Scan: engine.EachRow(func(row *sql.Rows) (err error) {
+		SQL:  "SELECT " + q.shardColumns() + ", " + q.isOpen("") + " FROM " + q.db.Shards() + " WHERE queue = ? AND shard = ?",
+		Args: []any{worker, q.Name, q.Name, q.place(shard)}, Scan: engine.EachRow(func(row *sql.Rows) (err error) {
 			found = true
 			t.row, err = q.scanShard(row, &t.open)
 			return err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/schema"
 )
 
 // Types are the job types that a worker serves: their names, and perhaps job.AllTypes, followed by those that this leaves out.
@@ -35,7 +36,7 @@ func (t Types) condition() (sql string, args []any) {
 	if others {
 		names, in = except, " NOT IN "
 	}
-	if args = Args(names, func(name string) any { return name }); len(args) == 0 {
+	if args = engine.Args(names); len(args) == 0 {
 		args = []any{""} // no type has this name
 	}
 	return "job_type" + in + engine.In(len(args)), args
@@ -59,8 +60,35 @@ func (t Types) exist(from string) (sql string, args []any) {
 // foundMost bounds the types that a worker looks for at once.
 const foundMost = 1000
 
-// gap is where discover looks for types: behind one in a part of the index.
-type gap struct{ part, after string }
+// gap is a place in a part of the claim index: behind the jobs of a type.
+type gap struct {
+	in    shardGroup
+	after string
+}
+
+// behind passes on the first job behind each gap, unless its part ends there. The index has the jobs of a part by type.
+func (q *Queue) behind(ctx context.Context, tx *engine.Tx, status job.Status, gaps []gap, found func(of gap, jobType string, at schema.Position)) error {
+	for some := range slices.Chunk(gaps, rangesMax) {
+		var queries []string
+		var args []any
+		for i, g := range some {
+			queries = append(queries, fmt.Sprintf("SELECT n, job_type, %s FROM (SELECT %d AS n, job_type, %s FROM %s %s"+
+				" WHERE status = '%s' AND shard = ? AND part = ? AND job_type > ? ORDER BY job_type, %s LIMIT 1) AS g",
+				q.db.PositionOf("g"), i, schema.ClaimOrder, q.table, q.ClaimIndex(), status, schema.ClaimOrder))
+			args = append(args, g.in.shard, g.in.group, g.after)
+		}
+		var i int
+		var jobType string
+		var at schema.Position
+		query := engine.Query{SQL: strings.Join(queries, " UNION ALL "), Args: args, Scan: engine.Into(func() {
+			found(some[i], jobType, at)
+		}, append([]any{&i, &jobType}, at.Into()...)...)}
+		if err := tx.Read(ctx, query); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // discover finds which other types have available jobs, if this worker serves those. It asks for the first type behind each one
 // that it knows. That is usually the next one that it knows, so one query finds all.
@@ -69,60 +97,46 @@ func (c *Candidates) discover(ctx context.Context, tx *engine.Tx) error {
 	if !others {
 		return nil
 	}
+	at := func(part, name string) gap { return gap{shardGroup{c.q.place(c.shard), part}, name} }
 	var gaps []gap
-	before, due := c.ranges, map[gap]bool{}
 	for _, part := range []string{partMain, partFree} {
-		known := slices.Concat([]string{""}, names, except)
-		for _, r := range before {
-			if r.part == part && !slices.Contains(names, r.jobType) {
-				known = append(known, r.jobType)
-			}
-		}
-		for _, name := range known {
-			gaps = append(gaps, gap{part, name})
+		for _, name := range slices.Concat([]string{""}, names, except) {
+			gaps = append(gaps, at(part, name))
 		}
 	}
-	asked := map[gap]bool{}
+	before, due, asked := c.ranges, map[gap]bool{}, map[gap]bool{}
+	for _, r := range before {
+		if !slices.Contains(names, r.jobType) {
+			gaps = append(gaps, at(r.part, r.jobType))
+		}
+	}
 	for len(gaps) > 0 && len(asked) < 4*foundMost {
 		var next []gap
-		for some := range slices.Chunk(gaps, rangesMax) {
-			if err := tx.Read(ctx, c.typesBehind(some, asked, func(g gap) {
-				due[g] = true
-				next = append(next, g)
-			})); err != nil {
-				return fmt.Errorf("find the types of due jobs of %s: %w", c.q.Name, err)
-			}
+		err := c.q.behind(ctx, tx, job.StatusAvailable, gaps, func(of gap, jobType string, _ schema.Position) {
+			next = append(next, gap{of.in, jobType})
+		})
+		if err != nil {
+			return fmt.Errorf("find the types of due jobs of %s: %w", c.q.Name, err)
+		}
+		for _, g := range gaps {
+			asked[g] = true
+		}
+		for _, g := range next {
+			due[g] = true
 		}
 		gaps = slices.DeleteFunc(next, func(g gap) bool { return asked[g] })
 	}
 	c.ranges = nil
 	for _, r := range before {
-		if g := (gap{r.part, r.jobType}); due[g] || slices.Contains(names, r.jobType) {
+		if g := at(r.part, r.jobType); due[g] || slices.Contains(names, r.jobType) {
 			delete(due, g)
 			c.ranges = append(c.ranges, r)
 		}
 	}
 	for g := range due {
 		if c.types.Has(g.after) && !slices.Contains(names, g.after) {
-			c.ranges = append(c.ranges, &indexRange{status: job.StatusAvailable, part: g.part, jobType: g.after})
+			c.ranges = append(c.ranges, &indexRange{status: job.StatusAvailable, part: g.in.group, jobType: g.after})
 		}
 	}
 	return nil
-}
-
-// typesBehind is the query for the first type behind each gap.
-func (c *Candidates) typesBehind(gaps []gap, asked map[gap]bool, found func(gap)) engine.Query {
-	var queries []string
-	var args []any
-	for i, g := range gaps {
-		asked[g] = true
-		queries = append(queries, fmt.Sprintf("SELECT n, job_type FROM (SELECT %d AS n, job_type FROM %s %s"+
-			" WHERE status = 'available' AND shard = ? AND part = ? AND job_type > ? ORDER BY job_type LIMIT 1) AS g", i, c.q.table, c.q.ClaimIndex()))
-		args = append(args, c.q.place(c.shard), g.part, g.after)
-	}
-	var i int
-	var jobType string
-	return engine.Query{SQL: strings.Join(queries, " UNION ALL "), Args: args, Scan: engine.Into(func() {
-		found(gap{gaps[i].part, jobType})
-	}, &i, &jobType)}
 }

@@ -26,7 +26,7 @@ func (q *Queue) enqueue(tb testing.TB, jobs ...job.Params) (added []job.Added) {
 	for some := range slices.Chunk(prepared, 500) {
 		if err == nil {
 			err = q.db.SQL.Tx(tb.Context(), func(tx *engine.Tx) error {
-				now, err := q.Add(tb.Context(), tx, some, false, "")
+				now, err := q.Add(tb.Context(), tx, some, "")
 				added = append(added, now...)
 				return err
 			})

@@ -2,8 +2,6 @@ package store_test
 
 import (
 	"cmp"
-	"database/sql"
-	"database/sql/driver"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -35,10 +33,9 @@ func TestProceduresGrabInOrder(t *testing.T) {
 	})
 }
 
-func (s env) byKey(key string) (id int64) {
+func (s env) byKey(key string) int64 {
 	s.t.Helper()
-	must[any](s.t)(nil, s.db.SQL.GetContext(s.t.Context(), &id, "SELECT id FROM shop_emails WHERE job_key = ?", key))
-	return id
+	return value[int64](s, "SELECT id FROM shop_emails WHERE job_key = ?", key)
 }
 
 // No other worker gets a grabbed job. It returns at no cost when its worker ends or dies. A running job is then lost.
@@ -72,8 +69,8 @@ func TestProceduresGrabAgain(t *testing.T) {
 		}
 		s.begin("w1")
 		conn := s.conn()
-		lost := must[[]row](t)(tryOn(t.Context(), conn, "job_grab", "w1", "emails", "send", 1))[0]
-		_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+		lost := conn.call("job_grab", "w1", "emails", "send", 1)[0]
+		conn.drop()
 		s.one("job_grab", "w1", "emails", "report", 1) // and its caller has it
 		s.call("worker_register", "w2", nil, nil, nil)
 		again := s.call("job_grab", "w1", "emails", "send", 2)
@@ -245,8 +242,8 @@ func TestProceduresGrabTypes(t *testing.T) {
 				if s.db.SQL.IDsByKey { // a cluster node skips nothing
 					s.exec("DELETE FROM shop_emails WHERE job_key = 'taken'")
 				}
-				must[any](t)(other.ExecContext(t.Context(), "START TRANSACTION"))
-				must[any](t)(other.ExecContext(t.Context(), "SELECT id FROM shop_emails WHERE job_type = 'send' AND job_key = 'taken' FOR UPDATE"))
+				other.exec("START TRANSACTION")
+				other.exec("SELECT id FROM shop_emails WHERE job_type = 'send' AND job_key = 'taken' FOR UPDATE")
 				var got []string
 				for {
 					list := s.call("job_grab", "w1", "emails", types, n)
@@ -260,7 +257,7 @@ func TestProceduresGrabTypes(t *testing.T) {
 						break
 					}
 				}
-				must[any](t)(other.ExecContext(t.Context(), "ROLLBACK"))
+				other.exec("ROLLBACK")
 				want := []string{"send b NULL 0 86400", `send a {"to":"ä"} 0 7`, "send heavy NULL 2 86400"}
 				diff := gocmp.Diff(want, got)
 				ensure(t, diff == "", "%s, %d at a time: -want +got\n%s", types, n, diff)
@@ -369,28 +366,24 @@ func TestProceduresPauseMeansNow(t *testing.T) {
 	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
 		s.add(job.Params{Type: "send", Key: "a"})
 		g := s.grab("w1")
-		starting, pausing := s.conn(), s.conn()
-		exec := func(on *sql.Conn, statement string) error {
-			_, err := on.ExecContext(t.Context(), statement)
-			return err
-		}
+		begin := []string{"SET SESSION innodb_lock_wait_timeout = 1", "START TRANSACTION"}
+		starting, pausing := s.conn(begin...), s.conn(begin...)
 		start := func() error {
 			_, err := tryOn(t.Context(), starting, "job_start", "w1", "emails", g["id"], g["token"])
 			return err
 		}
-		pause := func() error { return exec(pausing, "UPDATE shop_queues SET paused = 1 WHERE queue = 'emails'") }
-		for _, conn := range []*sql.Conn{starting, pausing} {
-			must[any](t)(nil, exec(conn, "SET SESSION innodb_lock_wait_timeout = 1"))
-			must[any](t)(nil, exec(conn, "START TRANSACTION"))
+		pause := func() error {
+			_, err := pausing.ExecContext(t.Context(), "UPDATE shop_queues SET paused = 1 WHERE queue = 'emails'")
+			return err
 		}
 		must[any](t)(nil, start())
 		err := pause()
 		ensure(t, engine.IsLockTimeout(err), "a pause beside a start: %v", err)
-		must[any](t)(nil, exec(starting, "ROLLBACK"))
+		starting.exec("ROLLBACK")
 		must[any](t)(nil, pause())
 		err = start()
 		ensure(t, engine.IsLockTimeout(err), "a start beside a pause: %v", err)
-		must[any](t)(nil, exec(pausing, "COMMIT"))
+		pausing.exec("COMMIT")
 		equal(t, s.refused("job_start", "w1", "emails", g["id"], g["token"]), 31013)
 	})
 }

@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hipq/hipq/internal/dbtest"
@@ -201,17 +200,9 @@ func (s env) operateAsCommands() {
 					about = []any{"emails", nil, typeName, "sql"}
 				}
 				_, said := s.try(o.procedure, append(about, o.more...)...)
-				my, _ := errors.AsType[*mysql.MySQLError](said)
-				got := uint16(0)
-				if my != nil {
-					got = my.Number
-				}
-				if want := number(err); got != want || (err == nil) != (said == nil) {
-					t.Errorf("%s, %s, %s: %v; by SQL %v", situation, operation, typeName, err, said)
-				}
-				if diff := cmp.Diff(s.traces("go"), s.traces("sql")); diff != "" {
-					t.Errorf("%s, %s, %s (keeps %s):\n%s", situation, operation, typeName, registered.KeepFailed, diff)
-				}
+				ensure(t, codeOf(said) == number(err) && (err == nil) == (said == nil), "%s, %s, %s: %v; by SQL %v", situation, operation, typeName, err, said)
+				diff := cmp.Diff(s.traces("go"), s.traces("sql"))
+				ensure(t, diff == "", "%s, %s, %s (keeps %s):\n%s", situation, operation, typeName, registered.KeepFailed, diff)
 			}
 		}
 	}
@@ -411,12 +402,12 @@ func TestProceduresLetHeldJobsIn(t *testing.T) {
 				}
 				conn := s.conn()
 				if inTransaction {
-					must[any](t)(conn.ExecContext(t.Context(), "START TRANSACTION"))
+					conn.exec("START TRANSACTION")
 				}
-				must[[]row](t)(tryOn(t.Context(), conn, name, call(id)...))
+				conn.call(name, call(id)...)
 				if inTransaction {
 					s.do(s.newRound("w", 9)) // it waits for nothing
-					must[any](t)(conn.ExecContext(t.Context(), "COMMIT"))
+					conn.exec("COMMIT")
 				}
 				line := column[int64](s, "SELECT id FROM shop_emails WHERE part = 'line'")
 				want := []int64{s.nth(2)}
@@ -503,10 +494,7 @@ func TestProceduresOperateInATransaction(t *testing.T) {
 					s.settle("w", job.Outcome{Verdict: map[string]job.Verdict{"answer": job.Sent, "failed": job.Failed}[j.Key], Error: "no"}, j)
 				}
 				before := s.all()
-				conn := s.conn()
-				exec := func(statement string) { t.Helper(); must[any](t)(conn.ExecContext(t.Context(), statement)) }
-				exec("SET SESSION TRANSACTION ISOLATION LEVEL " + isolation)
-				exec("START TRANSACTION")
+				conn := s.conn("SET SESSION TRANSACTION ISOLATION LEVEL "+isolation, "START TRANSACTION")
 				for _, c := range [][]any{
 					{"job_answer", "emails", nil, "send", "answer", "finished", "r", nil},
 					{"job_retry", "emails", nil, "send", "failed"},
@@ -516,13 +504,12 @@ func TestProceduresOperateInATransaction(t *testing.T) {
 					{"job_cancel", "emails", nil, "send", "new", nil},
 					{"queue_pause", "emails", true},
 				} {
-					must[[]row](t)(tryOn(t.Context(), conn, c[0].(string), c[1:]...))
+					conn.call(c[0].(string), c[1:]...)
 					_, err := tryOn(t.Context(), conn, "job_retry", "emails", nil, "send", "later")
-					my, _ := errors.AsType[*mysql.MySQLError](err)
-					ensure(t, my != nil && my.Number == 31020, "%v", err)
+					ensure(t, codeOf(err) == 31020, "%v", err)
 				}
 				equal(t, s.all(), before, "seen before the end")
-				exec(end)
+				conn.exec(end)
 				if end == "ROLLBACK" {
 					equal(t, s.all(), before, "after the rollback")
 					continue
@@ -614,15 +601,11 @@ func TestProceduresOperateBesideRounds(t *testing.T) {
 					}
 					call := calls[rand.N(len(calls))]
 					_, err := tryOn(ctx, conn, call[0].(string), call[1:]...)
-					my, _ := errors.AsType[*mysql.MySQLError](err)
-					code := uint16(0)
-					if my != nil {
-						code = my.Number
-					}
+					code := codeOf(err)
 					if code == 1213 {
 						deadlocks.Add(1)
 					}
-					if ctx.Err() == nil && (!slices.Contains(allowed, code) || my == nil && err != nil && !errors.Is(err, sql.ErrNoRows)) {
+					if ctx.Err() == nil && (!slices.Contains(allowed, code) || code == 0 && err != nil && !errors.Is(err, sql.ErrNoRows)) {
 						t.Errorf("%v: %v", call, err)
 						return
 					}

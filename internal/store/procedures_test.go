@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"io"
@@ -89,6 +90,45 @@ func tryOn(ctx context.Context, on caller, name string, args ...any) (list []row
 		list = append(list, r)
 	}
 	return list, rows.Err()
+}
+
+// session is a connection that no other test gets from the pool.
+type session struct {
+	*sql.Conn
+	t *testing.T
+}
+
+func (s env) conn(statements ...string) session {
+	s.t.Helper()
+	conn := session{must[*sql.Conn](s.t)(s.db.SQL.Conn(context.Background())), s.t}
+	s.t.Cleanup(conn.drop)
+	for _, statement := range statements {
+		conn.exec(statement)
+	}
+	return conn
+}
+
+// drop closes the connection, and so ends its transaction.
+func (c session) drop() { _ = c.Raw(func(any) error { return driver.ErrBadConn }) }
+
+func (c session) exec(statement string, args ...any) {
+	c.t.Helper()
+	must[any](c.t)(c.ExecContext(c.t.Context(), statement, args...))
+}
+
+func (c session) call(name string, args ...any) []row {
+	c.t.Helper()
+	list, err := tryOn(c.t.Context(), c, name, args...)
+	require(c.t, err == nil, "%s %v: %v", name, args, err)
+	return list
+}
+
+// codeOf is the number of a server's error, or 0.
+func codeOf(err error) uint16 {
+	if my, ok := errors.AsType[*mysql.MySQLError](err); ok {
+		return my.Number
+	}
+	return 0
 }
 
 func (s env) try(name string, args ...any) ([]row, error) {
@@ -365,9 +405,8 @@ func TestProceduresRefuse(t *testing.T) {
 func (s env) refused(name string, args ...any) uint16 {
 	s.t.Helper()
 	_, err := s.try(name, args...)
-	my, ok := errors.AsType[*mysql.MySQLError](err)
-	require(s.t, ok, "%s %v: %v, want a refusal", name, args, err)
-	return my.Number
+	require(s.t, codeOf(err) != 0, "%s %v: %v, want a refusal", name, args, err)
+	return codeOf(err)
 }
 
 // A queue whose registration was deleted takes and gives no jobs; those that it gave are settled.

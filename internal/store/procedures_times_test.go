@@ -18,23 +18,16 @@ import (
 )
 
 // out calls a procedure on one connection and returns the last parameter, which the procedure sets; NULL is "NULL".
-func (s env) out(conn *sql.Conn, name string, args ...any) string {
+func (s env) out(conn session, name string, args ...any) string {
 	s.t.Helper()
 	marks := strings.Repeat("?, ", len(args))
-	must[any](s.t)(conn.ExecContext(s.t.Context(), "CALL "+name+"("+marks+"@got)", args...))
+	conn.exec("CALL "+name+"("+marks+"@got)", args...)
 	var got sql.NullString
 	must[any](s.t)(nil, conn.QueryRowContext(s.t.Context(), "SELECT @got").Scan(&got))
 	if !got.Valid {
 		return "NULL"
 	}
 	return got.String
-}
-
-func (s env) conn() *sql.Conn {
-	s.t.Helper()
-	conn := must[*sql.Conn](s.t)(s.db.SQL.Conn(s.t.Context()))
-	s.t.Cleanup(func() { _ = conn.Close() })
-	return conn
 }
 
 // The procedures decide as Go does.

@@ -127,63 +127,25 @@ func TestWaitsSince(t *testing.T) {
 	}
 }
 
-// Reasons why a job waits in a queue with several shards: its shard's share of the limit, its order, and its place.
+// Each shard has its own shares of the limit and of the rate.
 func TestWhyOfShards(t *testing.T) {
-	suiteWith(t, inShards(4, 8), func(s env) {
-		s.hire("w")
-		s.exec("UPDATE shop_workers SET heartbeat = '2036-01-01 00:00:00'")
-		for range 2 {
-			s.addIn(1, job.Params{})
-		}
-		waits := s.addIn(1, job.Params{})
-		other := s.addIn(2, job.Params{})
-		s.wantWhy(waits, "2 due jobs are before it", "it is in shard 1 of 4, which has its own order")
-		s.wantWhy(other, "nothing stands in its way", "it is in shard 2 of 4")
-		s.startIn("w", 1, 2)
-		s.wantWhy(waits, "limit full: its shard holds 2 of 8, 2 are taken there, and its factor is 1; the other shards hold 6", "shard 1 of 4")
-		s.exec("UPDATE shop_shards SET share = 1 WHERE queue = 'emails' AND shard = 4001")
-		s.wantWhy(waits, "its shard holds 1 of 8, 2 are taken there, and its factor is 1; the other shards hold 6", "shard 1 of 4")
-
-		why := must[admin.Why](t)(s.otherwise(8).Why(t.Context(), other, admin.Asker{Handled: []string{"send"}}))
-		equal(t, why.Reasons[0].Word, "divided_otherwise")
-		s.exec("UPDATE shop_emails SET shard = 8002 WHERE id = ?", other)
-		s.wantWhy(other, "it was placed when the queue was divided differently")
-	})
-}
-
-// Each shard has its own share of a rate.
-func TestWhyOfAShardsRate(t *testing.T) {
-	change := func(o *queue.Options) { o.Shards, o.Rate = 4, job.Rate{Starts: 4, Per: time.Hour} }
+	change := func(o *queue.Options) {
+		inShards(4, 8)(o)
+		o.Rate = job.Rate{Starts: 4, Per: time.Hour}
+	}
 	suiteWith(t, change, func(s env) {
 		s.hire("w")
 		s.exec("UPDATE shop_workers SET heartbeat = '2036-01-01 00:00:00'")
 		s.addIn(1, job.Params{})
 		waits, other := s.addIn(1, job.Params{}), s.addIn(2, job.Params{})
 		s.startIn("w", 1, 1)
-		s.wantWhy(waits, "its shard holds 1 of the queue's rate of 4 starts per 1h, which is used up for", "shard 1 of 4")
+		const rate = "its shard holds 1 of the queue's rate of 4 starts per 1h, which is used up for"
+		s.wantWhy(waits, rate, "shard 1 of 4")
 		s.wantWhy(other, "nothing stands in its way", "shard 2 of 4")
-	})
-}
-
-// A shard's place finds its jobs.
-func TestFindByShard(t *testing.T) {
-	suiteWith(t, inShards(4, 0), func(s env) {
-		one, two := s.addIn(1, job.Params{}), s.addIn(2, job.Params{})
-		s.exec("INSERT INTO shop_emails (job_type) VALUES ('send')")
-		d := must[admin.Division](t)(s.Division(t.Context()))
-		for shard, want := range map[int][]int64{0: nil, 1: {one}, 2: {two}} {
-			for _, by := range []admin.Filter{{Status: admin.Due}, {Type: "send", Status: admin.Due, Limit: 5}} {
-				by.Place = d.Place(shard)
-				ids := must[[]int64](t)(s.FindIDs(t.Context(), by))
-				equal(t, fmt.Sprint(ids), fmt.Sprint(want), "shard %d: %v; want %v", shard, ids, want)
-			}
-		}
-		j := s.get(two).JSON()
-		ensure(t, *j.Shard == 2 && *j.Shards == 4, "%+v", j)
-		newest := value[int64](s, "SELECT MAX(id) FROM shop_emails")
-		if j := s.get(newest).JSON(); j.Shard != nil || j.Shards != nil {
-			t.Errorf("a new row is in shard %d of %d", *j.Shard, *j.Shards)
-		}
+		s.exec("UPDATE shop_shards SET share = 0 WHERE queue = 'emails' AND shard = 4001")
+		s.wantWhy(waits, "its shard holds 0 of 8, 1 are taken there, and its factor is 1; the other shards hold 7", rate, "shard 1 of 4")
+		why := must[admin.Why](t)(s.otherwise(8).Why(t.Context(), other, admin.Asker{Handled: []string{"send"}}))
+		equal(t, why.Reasons[0].Word, "divided_otherwise")
 	})
 }
 
@@ -217,10 +179,10 @@ func TestStartNowDivides(t *testing.T) {
 			}
 		}
 		equal(t, sum, 4, "the shards hold")
-		rated := s.addIn(3, job.Params{ThrottleFactor: new(0)})
-		for range 3 {
-			now(s.addIn(3, job.Params{ThrottleFactor: new(0)}), nil)
+		free := job.Params{ThrottleFactor: new(0)}
+		for range 9 { // six of them beyond its quarter of the rate
+			now(s.addIn(3, free), nil)
 		}
-		now(rated, nil) // beyond its quarter of the rate
+		now(s.addIn(3, free), store.ErrNoRoom)
 	})
 }

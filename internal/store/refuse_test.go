@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"database/sql"
 	"errors"
 	"slices"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue"
@@ -23,17 +25,14 @@ func (s env) unchecked(columns, values string) {
 		const query = "SELECT COALESCE(CONCAT('ALTER TABLE shop_emails ', GROUP_CONCAT('ALTER CHECK `', constraint_name, '` NOT ENFORCED')), 'DO 0')" +
 			" FROM information_schema.table_constraints WHERE table_schema = DATABASE() AND table_name = 'shop_emails' AND enforced = 'YES'" +
 			" AND constraint_type = 'CHECK'"
-		var off string
-		must[any](s.t)(nil, s.db.SQL.QueryRowContext(s.t.Context(), query).Scan(&off))
-		s.exec(off)
+		s.exec(value[string](s, query))
 	}
 	s.exec(insertOf(columns, values))
 }
 
-func (s env) isMariaDB() (yes bool) {
+func (s env) isMariaDB() bool {
 	s.t.Helper()
-	must[any](s.t)(nil, s.db.SQL.QueryRowContext(s.t.Context(), "SELECT VERSION() LIKE '%MariaDB%'").Scan(&yes))
-	return yes
+	return value[bool](s, "SELECT VERSION() LIKE '%MariaDB%'")
 }
 
 // insertOf is a row that claims to be ingested, with some given columns.
@@ -58,41 +57,36 @@ func (s env) wantRefused(id int64, reason string) {
 
 // A round refuses an invalid row of any status, and that takes no slot.
 func TestRoundRefuses(t *testing.T) {
-	parallel(t)
-	for name, change := range map[string]func(*queue.Options){
+	suites(t, map[string]func(*queue.Options){
 		"plain": func(*queue.Options) {}, "limit": func(o *queue.Options) { o.ThrottleLimit = 5 }, "groups": byRegion(0, map[string]int{"*": 5}),
-	} {
-		t.Run(name, func(t *testing.T) {
-			suiteWith(t, change, func(s env) {
-				const past = "'2026-01-01 00:00:00'"
-				wants := []string{}
-				for _, c := range [][3]string{
-					{"status, time_windows", "'available', '[\"9-5\"]'", "time_windows: "},
-					{"status, time_windows", "'available', 'teatime'", "time_windows: "},
-					{"status, job_key", "'available', ''", "job_key is empty"},
-					{"status, attempt", "'available', 2147483647", "attempt 2147483647"},
-					{"status, time_windows, throttle_group", "'throttled', 'x', 'data.region=east'", "time_windows: "},
-					{"status, time_windows, wake_time", "'scheduled', 'x', " + past, "time_windows: "},
-					{"status, attempt, time_windows", "'undecided', 1, 'x'", "time_windows: "},
-					{"status, time_windows, wake_time, start_time, attempt", "'awaiting', 'x', " + past + ", " + past + ", 1", "time_windows: "},
-					{"status, time_windows", "'running', 'x'", "time_windows: "},
-				} {
-					s.exec(insertOf(c[0], c[1]))
-					wants = append(wants, c[2])
-				}
-				good := s.add(inRegion("west", 1), inRegion("west", 1))
-				s.upkeep() // lost and overdue jobs need a decision
-				s.upkeep()
-				equal(s.t, ids(s.start("w", 2)), []int64{good[0].ID, good[1].ID}, "started")
-				for range 2 {
-					s.start("w", 1)
-				}
-				for i, reason := range wants {
-					s.wantRefused(s.nth(i+1), reason)
-				}
-			})
-		})
-	}
+	}, func(s env) {
+		const past = "'2026-01-01 00:00:00'"
+		wants := []string{}
+		for _, c := range [][3]string{
+			{"status, time_windows", "'available', '[\"9-5\"]'", "time_windows: "},
+			{"status, time_windows", "'available', 'teatime'", "time_windows: "},
+			{"status, job_key", "'available', ''", "job_key is empty"},
+			{"status, attempt", "'available', 2147483647", "attempt 2147483647"},
+			{"status, time_windows, throttle_group", "'throttled', 'x', 'data.region=east'", "time_windows: "},
+			{"status, time_windows, wake_time", "'scheduled', 'x', " + past, "time_windows: "},
+			{"status, attempt, time_windows", "'undecided', 1, 'x'", "time_windows: "},
+			{"status, time_windows, wake_time, start_time, attempt", "'awaiting', 'x', " + past + ", " + past + ", 1", "time_windows: "},
+			{"status, time_windows", "'running', 'x'", "time_windows: "},
+		} {
+			s.exec(insertOf(c[0], c[1]))
+			wants = append(wants, c[2])
+		}
+		good := s.add(inRegion("west", 1), inRegion("west", 1))
+		s.upkeep() // lost and overdue jobs need a decision
+		s.upkeep()
+		equal(s.t, ids(s.start("w", 2)), []int64{good[0].ID, good[1].ID}, "started")
+		for range 2 {
+			s.start("w", 1)
+		}
+		for i, reason := range wants {
+			s.wantRefused(s.nth(i+1), reason)
+		}
+	})
 }
 
 // Ingestion refuses an invalid row of plain SQL, whatever its bytes. Values that it has in hipq's own columns are ignored.
@@ -143,37 +137,32 @@ func TestTakeInLeavesHeldRows(t *testing.T) {
 
 // If constraints were off, hipq detects invalid rows itself. The other jobs continue.
 func TestUncheckedRowsAreRefused(t *testing.T) {
-	parallel(t)
-	for name, change := range map[string]func(*queue.Options){"plain": func(*queue.Options) {}, "groups": byRegion(0, map[string]int{"*": 50})} {
-		t.Run(name, func(t *testing.T) {
-			suiteWith(t, change, func(s env) {
-				huge := "'" + strings.Repeat("d", job.MaxDataBytes+1) + "'"
-				rows := [][3]string{
-					{"status, timeout", "'submitted', 0", "timeout is 0"},
-					{"status, job_data", "'submitted', " + huge, "job_data has"},
-					{"status, job_data", "'submitted', ''", "job_data is empty"},
-					{"status, job_key", "'submitted', '" + strings.Repeat("k", 256) + "'", "job_key has 256 bytes"},
-					{"status, scheduled_run_time", "'submitted', '0001-01-01 00:00:00'", "is before 1970"},
-					{"status, priority", "'available', NULL", "priority, throttle_factor or time_windows is missing"},
-				}
-				if s.db.SQL.Engine == "sqlite" {
-					rows = append(rows, [3]string{"status, attempt", "'available', -1", "attempt -1"})
-				}
-				for _, r := range rows {
-					s.unchecked(r[0], r[1])
-				}
-				good := s.add(inRegion("west", 1), inRegion("east", 1), job.Params{Type: "report", In: time.Hour})
-				s.exec("UPDATE shop_emails SET wake_time = '2026-01-01 00:00:00' WHERE job_type = 'report'")
-				for range 6 { // each pass finds some more
-					s.upkeep()
-				}
-				equal(s.t, ids(s.start("w", 10)), []int64{good[0].ID, good[1].ID, good[2].ID}, "started")
-				for i, r := range rows {
-					s.wantRefused(s.nth(i+1), r[2])
-				}
-			})
-		})
-	}
+	suites(t, map[string]func(*queue.Options){"plain": func(*queue.Options) {}, "groups": byRegion(0, map[string]int{"*": 50})}, func(s env) {
+		huge := "'" + strings.Repeat("d", job.MaxDataBytes+1) + "'"
+		rows := [][3]string{
+			{"status, timeout", "'submitted', 0", "timeout is 0"},
+			{"status, job_data", "'submitted', " + huge, "job_data has"},
+			{"status, job_data", "'submitted', ''", "job_data is empty"},
+			{"status, job_key", "'submitted', '" + strings.Repeat("k", 256) + "'", "job_key has 256 bytes"},
+			{"status, scheduled_run_time", "'submitted', '0001-01-01 00:00:00'", "is before 1970"},
+			{"status, priority", "'available', NULL", "priority, throttle_factor or time_windows is missing"},
+		}
+		if s.db.SQL.Engine == "sqlite" {
+			rows = append(rows, [3]string{"status, attempt", "'available', -1", "attempt -1"})
+		}
+		for _, r := range rows {
+			s.unchecked(r[0], r[1])
+		}
+		good := s.add(inRegion("west", 1), inRegion("east", 1), job.Params{Type: "report", In: time.Hour})
+		s.exec("UPDATE shop_emails SET wake_time = '2026-01-01 00:00:00' WHERE job_type = 'report'")
+		for range 6 { // each pass finds some more
+			s.upkeep()
+		}
+		equal(s.t, ids(s.start("w", 10)), []int64{good[0].ID, good[1].ID, good[2].ID}, "started")
+		for i, r := range rows {
+			s.wantRefused(s.nth(i+1), r[2])
+		}
+	})
 }
 
 // The end of an invalid job makes room in its group, and lets the next one in at once.
@@ -231,17 +220,6 @@ func TestUndecidedRefuses(t *testing.T) {
 	})
 }
 
-// With keep_failed: 0 refused rows are deleted like all failures; the activity records it.
-func TestRefusedRowsAreDiscarded(t *testing.T) {
-	suiteWith(t, func(o *queue.Options) { o.KeepFailed = queue.DiscardAtOnce }, func(s env) {
-		s.exec(insertOf("status, time_windows", "'available', 'x'"))
-		s.placed()
-		s.start("w", 1)
-		fails(s.t, queue.ErrNotFound)(s.Get(s.t.Context(), 1))
-		s.wantHistory(1, "failed/0")
-	})
-}
-
 // On SQLite, ordering by an invalid priority, left by manual edits, stops nothing.
 func TestUncheckedRank(t *testing.T) {
 	parallel(t)
@@ -256,4 +234,119 @@ func TestUncheckedRank(t *testing.T) {
 		s.wantRefused(id+1, "priority")
 	}
 	equal(t, must[admin.Why](t)(s.Why(t.Context(), good[0].ID, admin.Asker{})).Ahead, 0, "ahead")
+}
+
+// weighty makes a queue refuse jobs without weight.
+func weighty(o *queue.Options) { o.ThrottleLimit, o.RefuseWeightless = 2, true }
+
+func weightless(key string) job.Params {
+	return job.Params{Type: "send", Key: key, ThrottleFactor: new(0)}
+}
+
+func wantWeightless(t *testing.T, what string, err error) {
+	t.Helper()
+	ensure(t, errors.Is(err, job.ErrInvalid) && strings.Contains(err.Error(), "allow_weightless"), "%s: %v", what, err)
+}
+
+// A queue that refuses weightless jobs refuses them from all callers, even from a program that knows only its name.
+func TestEnqueueRefusesWeightless(t *testing.T) {
+	suiteWith(t, weighty, func(s env) {
+		stranger := must[*queue.Queue](t)(queue.New(s.db, queue.Options{Name: "emails"}))
+		s.add(job.Params{Type: "send", Key: "taken"})
+		instead := weightless("taken")
+		instead.OnDuplicate = job.ReplaceDuplicate
+		for name, q := range map[string]*queue.Queue{"its own": s.Queue, "a stranger's": stranger} {
+			_, err := q.Enqueue(t.Context(), weightless(""))
+			wantWeightless(t, name, err)
+			_, err = q.Enqueue(t.Context(), instead)
+			wantWeightless(t, name+", in another's place", err)
+			tx := must[*sql.Tx](t)(s.db.SQL.BeginTx(t.Context(), nil))
+			_, err = q.EnqueueTx(t.Context(), tx, weightless("k"))
+			wantWeightless(t, name+", in a transaction", err)
+			must[any](t)(nil, tx.Rollback())
+		}
+		c := must[admin.Counts](t)(s.Counts(t.Context()))
+		ensure(t, c.Due == 1 && s.get(s.nth(1)).ThrottleFactor == 1, "in are %+v, %+v", c, s.get(s.nth(1)))
+	})
+}
+
+// Ingestion refuses only the weightless rows of plain SQL. A row that leaves its weight to its type has one, whatever the
+// type's row says. Cancelled before, it ends with the same reason.
+func TestTakeInRefusesWeightless(t *testing.T) {
+	suiteWith(t, weighty, func(s env) {
+		s.exec("INSERT INTO shop_job_types (queue, job_type, throttle_factor) VALUES ('emails', 'light', 0)")
+		for _, values := range []string{"'send', 0", "'send', NULL", "'light', NULL", "'send', 2", "'send', 0"} {
+			s.exec("INSERT INTO shop_emails (job_type, throttle_factor) VALUES (" + values + ")")
+		}
+		why := must[admin.Why](t)(s.Why(t.Context(), s.nth(1), admin.Asker{}))
+		ensure(t, strings.Contains(why.Reasons[1].Text, "allow_weightless"), "why: %v", why.Reasons)
+		must[any](t)(nil, s.Cancel(t.Context(), s.nth(5)))
+		s.upkeep()
+		for _, n := range []int{1, 5} {
+			s.wantRefused(s.nth(n), "allow_weightless")
+		}
+		for n, factor := range map[int]int{2: 1, 3: 1, 4: 2} {
+			equal(t, s.wantState(s.nth(n), job.Initial, "available", 0).ThrottleFactor, factor, "weight of row %d", n)
+		}
+	})
+}
+
+// Weightless jobs from before the refusal run as they are, and aren't retried. When the queue accepts such jobs again, all
+// may be retried.
+func TestWeightlessFromBefore(t *testing.T) {
+	suiteWith(t, func(o *queue.Options) { o.ThrottleLimit = 1 }, func(s env) {
+		failed := s.failed(weightless("old"))[0]
+		s.add(job.Params{Type: "send", Key: "heavy"}, weightless("due"), job.Params{Type: "send", Key: "behind"})
+		o := options()
+		weighty(&o)
+		o.ThrottleLimit = 1
+		strict := openStore(t, s.db, o)
+		_, err := strict.Retry(t.Context(), false, failed)
+		wantWeightless(t, "retry", err)
+		got := strict.start("w", 3)
+		ensure(t, len(got) == 2 && got[0].Key == "heavy" && got[1].Key == "due", "started %v", ids(got))
+		openStore(t, s.db, options())
+		s.add(weightless("again"))
+		must[[]job.Added](t)(s.Retry(t.Context(), false, failed))
+	})
+}
+
+// A row refused before ingestion gets its type's values when retried: not weight 0, which would bypass the limit, nor
+// priority 0.
+func TestRetryOfARefusedRow(t *testing.T) {
+	suiteWith(t, func(o *queue.Options) { o.ThrottleLimit, o.Types[0].ThrottleFactor = 9, 3 }, func(s env) {
+		s.exec("INSERT INTO shop_emails (job_type, time_windows) VALUES ('send', 'teatime')")
+		s.unchecked("status, throttle_factor", "'available', NULL")
+		s.upkeep()
+		s.start("w", 1)
+		n := int(must[admin.Counts](t)(s.Counts(t.Context())).Failed)
+		require(t, n != 0, "nothing was refused")
+		for i := range n {
+			added := must[[]job.Added](t)(s.Retry(t.Context(), false, s.nth(i+1)))[0]
+			j := s.get(added.ID)
+			dbtest.Ensure(t, j.ThrottleFactor == 3 && j.Priority == 100 && (j.Timeout == 24*time.Hour || j.Timeout == time.Minute), "it is retried as %+v", j)
+		}
+	})
+}
+
+// A part of the upkeep that has to wait doesn't stop the others, and is reported soon.
+func TestUpkeepThatIsHeldUp(t *testing.T) {
+	mysqlSuite(t, func(*queue.Options) {}, func(s env) {
+		s.add(job.Params{Type: "send"}, job.Params{Type: "send"})
+		s.start("w", 1)
+		s.bury("w")
+		s.exec("UPDATE shop_emails SET losses = 1 WHERE id = ?", s.nth(1)) // it waits after the next
+		s.exec("UPDATE shop_emails SET status = 'scheduled', wake_time = create_time WHERE id = ?", s.nth(2))
+		tx := must[*sql.Tx](t)(s.db.SQL.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead}))
+		defer func() { _ = tx.Rollback() }()
+		must[any](t)(tx.Exec("SELECT id FROM shop_emails FORCE INDEX (shop_emails$claim) WHERE status = 'available' FOR UPDATE"))
+
+		types := []string{"send", "report"}
+		look := must[store.Poll](t)(s.core().Poll(t.Context(), types))
+		_, err := s.core().Upkeep(t.Context(), workers.Worker{ID: "keeper", Host: "h", PID: 1}, look, byPolicy(types...), nil)
+		ensure(t, engine.IsLockTimeout(err), "the upkeep ends with %v", err)
+		s.wantState(s.nth(1), job.Retry, "scheduled", 1)
+		s.wantHistory(s.nth(1), "added/0 starting/1 error/1")
+		s.wantState(s.nth(2), job.Initial, "scheduled", 0)
+	})
 }

@@ -132,33 +132,26 @@ func (q *Queue) TypeOf(ctx context.Context, from engine.Reader, name string) (jo
 	return q.typeOf(name, r), nil
 }
 
-// typeOf is TypeOf for a registration, which may be nil.
+// typeOf is TypeOf for a registration.
 func (q *Queue) typeOf(name string, r *registration) job.Type {
-	if t, ok := q.configured[name]; ok {
-		return t
-	}
-	if r != nil {
-		if t, ok := r.types[name]; ok {
-			return t
+	for _, of := range []string{name, job.AllTypes} {
+		for _, types := range []map[string]job.Type{q.configured, r.types} {
+			if t, ok := types[of]; ok {
+				t.Name = name
+				return t
+			}
 		}
 	}
-	t, ok := q.configured[job.AllTypes]
-	if !ok && r != nil {
-		t, ok = r.types[job.AllTypes]
-	}
-	switch {
-	case ok:
-		t.Name = name
-		return t
-	case r != nil:
-		return r.defaultType(name)
-	}
-	return q.defaultType(name)
+	return r.defaultType(name)
 }
 
 // MaxAttempts is the number of the job's last attempt by its policy, as far as this process knows that without a query.
 func (q *Queue) MaxAttempts(j *job.Job) int {
-	return q.typeOf(j.Type, q.known.Load()).Retry.Attempts + j.Uncounted
+	r := q.known.Load()
+	if r == nil {
+		r = &registration{Options: q.Options}
+	}
+	return q.typeOf(j.Type, r).Retry.Attempts + j.Uncounted
 }
 
 // defaultType is a type without settings of its own.

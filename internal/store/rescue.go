@@ -103,13 +103,16 @@ func (r rescue) find(ctx context.Context, l Poll) (found []stuck, more bool, err
 	}
 	if l.Undecided {
 		types, args := r.decidedHere().condition()
-		find("SELECT id FROM "+r.table+" "+r.ClaimIndex()+" WHERE status = 'undecided' AND"+r.inShards()+" AND part = 'NONE' AND "+types, args...)
-	}
-	if l.Undecided {
+		find("SELECT id FROM "+r.table+" "+r.whereUndecided()+types, args...)
 		from, args := r.undecidedOfFormer(slices.Collect(maps.Keys(r.handled)))
 		find("SELECT former.id"+from, args...)
 	}
 	return found, more, err
+}
+
+// whereUndecided is the condition for jobs that wait for a retry decision. One for their types follows.
+func (q *Queue) whereUndecided() string {
+	return q.ClaimIndex() + " WHERE status = 'undecided' AND" + q.inShards() + " AND part = 'NONE' AND "
 }
 
 // undecidedOfFormer selects undecided jobs whose types neither this worker nor its config knows, and whose retry policy must
@@ -120,9 +123,9 @@ func (q *Queue) undecidedOfFormer(types []string) (from string, args []any) {
 		return " FROM (SELECT 0 AS id) AS former WHERE 1 = 0", nil
 	}
 	known := slices.AppendSeq(slices.Clone(types), maps.Keys(q.configured))
-	args = append(Args(known, func(t string) any { return t }), "") // no type has this name
-	from = " FROM (SELECT id, job_type, update_time FROM " + q.table + " " + q.ClaimIndex() + " WHERE status = 'undecided' AND" + q.inShards() +
-		" AND part = 'NONE' AND job_type NOT IN " + engine.In(len(args)) + fmt.Sprintf(" LIMIT %d) AS former", rescueMax) +
+	args = append(engine.Args(known), "") // no type has this name
+	from = " FROM (SELECT id, job_type, update_time FROM " + q.table + " " + q.whereUndecided() + "job_type NOT IN " + engine.In(len(args)) +
+		fmt.Sprintf(" LIMIT %d) AS former", rescueMax) +
 		" LEFT JOIN " + q.db.JobTypes() + " t ON t.queue = ? AND t.job_type = former.job_type" +
 		` WHERE (t.settings NOT LIKE '%"retry_handler":true%' OR former.update_time <= ` + q.db.SQL.DayAgo + ")"
 	return from, append(args, q.Name)
@@ -130,22 +133,18 @@ func (q *Queue) undecidedOfFormer(types []string) (from string, args []any) {
 
 // decidedHere returns the types without a retry handler, as this worker or the config knows.
 func (r rescue) decidedHere() Types {
-	asked := maps.Clone(r.handled)
-	if asked == nil {
-		asked = map[string]bool{}
-	}
+	asked := map[string]bool{}
 	for t, c := range r.configured {
-		if _, ok := asked[t]; !ok {
-			asked[t] = c.RetryHandler
-		}
+		asked[t] = c.RetryHandler
 	}
+	maps.Copy(asked, r.handled)
 	var here, others Types
 	for t, is := range asked {
-		if t == job.AllTypes {
-			continue
-		} else if is {
+		switch {
+		case t == job.AllTypes:
+		case is:
 			others = append(others, t)
-		} else {
+		default:
 			here = append(here, t)
 		}
 	}
@@ -155,27 +154,12 @@ func (r rescue) decidedHere() Types {
 	return here
 }
 
-// decidable returns these types, and those whose retry policy any worker of this config applies.
-func (q *Queue) decidable(types Types) Types {
-	here := rescue{Queue: q}.decidedHere()
-	names, except, others := types.split()
-	some, left, rest := here.split()
-	if !others && !rest {
-		return slices.Concat(names, some)
-	}
-	if others {
-		left = except
-	}
-	left = slices.DeleteFunc(slices.Clone(left), func(t string) bool { return types.Has(t) || here.Has(t) })
-	return slices.Concat(names, some, Types{job.AllTypes}, left)
-}
-
 // endAll rescues jobs in one transaction. It skips rows and keys that another transaction locks: a later poll finds them.
 func (r rescue) endAll(ctx context.Context, found []stuck) error {
 	if len(found) == 0 {
 		return nil
 	}
-	byID, ids := map[int64]stuck{}, Args(found, func(s stuck) any { return s.ID })
+	byID, ids := map[int64]stuck{}, texts.Map(found, func(s stuck) any { return s.ID })
 	for _, s := range found {
 		byID[s.ID] = s
 	}
@@ -311,7 +295,7 @@ func (q *Queue) takeUndecided(ctx context.Context, tx *engine.Tx, r Round, types
 	ofTypes, args := types.condition()
 	args = append(args, r.Slots)
 	var jobs []*job.Job
-	rest := q.ClaimIndex() + " WHERE status = 'undecided' AND" + q.inShards() + " AND part = 'NONE' AND " + ofTypes + " LIMIT ? " + tx.SkipLocked
+	rest := q.whereUndecided() + ofTypes + " LIMIT ? " + tx.SkipLocked
 	if err := tx.Read(ctx, q.Jobs(AllColumns, rest, args, func(j *job.Job) { jobs = append(jobs, j) })); err != nil {
 		return nil, err
 	}

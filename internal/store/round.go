@@ -176,7 +176,7 @@ func (q *Queue) readFirst(tx *engine.Tx, r Round, first *firstRead, again bool) 
 		}
 	}
 	if starts {
-		values = append(values, q.isOpen(r.Worker.ID, &first.open))
+		values = append(values, engine.Value{SQL: q.isOpen(q.db.SQL.ForShare), Args: []any{r.Worker.ID, q.Name}, Into: &first.open})
 	}
 	queries = append(queries, engine.Values(values...))
 	if first.others = rest; len(rest) > 0 {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -69,7 +70,7 @@ func (c settlement) settle(ctx context.Context, first *firstRead) error {
 	if err := c.logAs(ctx, c.tx, c.worker, entries); err != nil {
 		return err
 	}
-	if err := c.Discard(ctx, c.tx, job.StatusFinished, Args(finished, func(s Settled) any { return s.Job.ID })); err != nil {
+	if err := c.Discard(ctx, c.tx, job.StatusFinished, texts.Map(finished, func(s Settled) any { return s.Job.ID })); err != nil {
 		return err
 	}
 	if err := c.LetIn(ctx, c.tx, jobsOf(finished)...); err != nil {
@@ -169,7 +170,7 @@ func (row settling) isOf(s Settled) bool {
 
 // settling is the query for the rows of attempts that a worker locked and started. It fills found.
 func (q *Queue) settling(worker string, list []Settled, lock string, found map[int64]settling) engine.Query {
-	args := Args(list, func(s Settled) any { return s.Job.ID })
+	args := texts.Map(list, func(s Settled) any { return s.Job.ID })
 	query := "SELECT id, status, attempt, lock_token, error, retry_override, stopping <> 0 FROM " + q.table + " " + q.db.SQL.ByID +
 		" WHERE id IN " + notAlone(len(list)) + " AND status IN ('running', 'answered', 'deciding') AND worker_id = ? " + lock
 	var s settling
@@ -238,4 +239,39 @@ func (c settlement) settleOne(ctx context.Context, row settling, s Settled) ([]a
 		c.done.Ended[j.ID] = End{next.Status, next.Scheduled}
 	}
 	return []activity.Entry{entry}, err
+}
+
+// SetProgress saves the progress that a worker's attempts reported, for those that still run under their tokens. It never
+// waits for locks: held are the reports whose rows another transaction locks. It may be repeated.
+func (q *Queue) SetProgress(ctx context.Context, workerID string, said []Said) (held []Said, err error) {
+	args := append(texts.Map(said, func(s Said) any { return s.Job.ID }), workerID)
+	query := "SELECT id FROM " + q.table + " " + q.db.SQL.ByID + " WHERE id IN " + notAlone(len(said)) + " AND worker_id = ? "
+	err = q.db.SQL.TxInPassing(ctx, func(tx *engine.Tx) error {
+		locked, err := q.IDs(ctx, tx, query+tx.SkipLocked, args...)
+		if err != nil {
+			return err
+		}
+		held = nil
+		for _, s := range said {
+			if !slices.Contains(locked, any(s.Job.ID)) {
+				held = append(held, s)
+				continue
+			}
+			if err := q.noteProgress(ctx, tx, s); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return held, texts.Wrap(err, "save the progress of jobs of %s", q.Name)
+}
+
+func (q *Queue) noteProgress(ctx context.Context, tx *engine.Tx, s Said) error {
+	now, nowArgs := tx.Stamp()
+	args := append([]any{s.Progress.Percent, s.Progress.Note, s.Job.Attempt}, nowArgs...)
+	// where rows can't be locked, as on TiDB, another attempt may own it by now
+	return tx.Write(ctx, "UPDATE "+q.table+" "+q.db.SQL.ByID+
+		" SET progress = ?, progress_note = ?, progress_attempt = ?, progress_time = "+now+
+		" WHERE id = ? AND status = 'running' AND attempt = ? AND lock_token = ?",
+		append(args, s.Job.ID, s.Job.Attempt, s.Job.Token)...)
 }

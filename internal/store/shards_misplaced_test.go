@@ -2,7 +2,6 @@ package store_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -15,10 +14,9 @@ import (
 )
 
 // place is a job's place in the table.
-func (s env) place(id int64) (place int) {
+func (s env) place(id int64) int {
 	s.t.Helper()
-	must[any](s.t)(nil, s.db.SQL.GetContext(s.t.Context(), &place, "SELECT shard FROM shop_emails WHERE id = ?", id))
-	return place
+	return value[int](s, "SELECT shard FROM shop_emails WHERE id = ?", id)
 }
 
 // inEight divides a queue with a limit into eight shards.
@@ -28,45 +26,40 @@ func inEight(limit int) func(*queue.Options) {
 
 // Whatever shard was written into a row by hand, in any status, the job gets its place, counts, and is done.
 func TestMisplacedInEachLine(t *testing.T) {
-	parallel(t)
 	wild := []int{-2147483648, -1, 0, 1000, 3002, 7999, 8008, 9000, 417003, 2147483647}
-	for name, change := range map[string]func(*queue.Options){
+	suites(t, map[string]func(*queue.Options){
 		"one": func(o *queue.Options) { o.ThrottleLimit = 5 }, "eight": inEight(5), "no limit": func(o *queue.Options) { o.Shards = 8 },
 		"groups": func(o *queue.Options) { byRegion(0, map[string]int{"*": 1})(o); o.Shards = 8 },
-	} {
-		t.Run(name, func(t *testing.T) {
-			suiteWith(t, change, func(s env) {
-				for _, place := range wild {
-					key := func(line string) string { return fmt.Sprint(line, place) }
-					s.exec("INSERT INTO shop_emails (job_type, job_key, shard) VALUES ('send', ?, ?)", key("new"), place)
-					due := s.add(inRegionOf("due", key("due")))[0].ID
-					later := s.add(job.Params{Type: "send", Key: key("later"), In: time.Hour})[0].ID
-					s.exec("UPDATE shop_emails SET shard = ? WHERE id IN (?, ?)", place, due, later)
-					s.exec("UPDATE shop_emails SET wake_time = create_time WHERE id = ?", later)
-					held := s.add(inRegionOf("held", key("held")))[0].ID
-					s.exec("UPDATE shop_emails SET shard = ?, status = 'throttled', throttle_group = 'data.to.region=held' WHERE id = ?", place, held)
-				}
-				for range 3 { // promoted jobs come last
-					s.upkeep()
-				}
-				first, end := s.places8()
-				for n := range 4 * len(wild) {
-					id := s.nth(n + 1)
-					at := s.place(id)
-					ensure(t, at >= first && at < end, "job %s is at %d", s.get(id).Key, at)
-				}
-				all := 4 * len(wild)
-				for done := 0; done < all; {
-					jobs := s.start("w", 100)
-					if len(jobs) == 0 {
-						t.Fatalf("%d of %d are done: %+v", done, all, must[admin.Counts](t)(s.Counts(t.Context())))
-					}
-					s.settle("w", finished, jobs...)
-					done += len(jobs)
-				}
-			})
-		})
-	}
+	}, func(s env) {
+		for _, place := range wild {
+			key := func(line string) string { return fmt.Sprint(line, place) }
+			s.exec("INSERT INTO shop_emails (job_type, job_key, shard) VALUES ('send', ?, ?)", key("new"), place)
+			due := s.add(inRegionOf("due", key("due")))[0].ID
+			later := s.add(job.Params{Type: "send", Key: key("later"), In: time.Hour})[0].ID
+			s.exec("UPDATE shop_emails SET shard = ? WHERE id IN (?, ?)", place, due, later)
+			s.exec("UPDATE shop_emails SET wake_time = create_time WHERE id = ?", later)
+			held := s.add(inRegionOf("held", key("held")))[0].ID
+			s.exec("UPDATE shop_emails SET shard = ?, status = 'throttled', throttle_group = 'data.to.region=held' WHERE id = ?", place, held)
+		}
+		for range 3 { // promoted jobs come last
+			s.upkeep()
+		}
+		first, end := s.places8()
+		for n := range 4 * len(wild) {
+			id := s.nth(n + 1)
+			at := s.place(id)
+			ensure(s.t, at >= first && at < end, "job %s is at %d", s.get(id).Key, at)
+		}
+		all := 4 * len(wild)
+		for done := 0; done < all; {
+			jobs := s.start("w", 100)
+			if len(jobs) == 0 {
+				s.t.Fatalf("%d of %d are done: %+v", done, all, must[admin.Counts](s.t)(s.Counts(s.t.Context())))
+			}
+			s.settle("w", finished, jobs...)
+			done += len(jobs)
+		}
+	})
 }
 
 func inRegionOf(region, key string) job.Params {
@@ -78,32 +71,26 @@ func inRegionOf(region, key string) job.Params {
 // places8 returns the queue's first place and the one after its last, according to its shards' rows.
 func (s env) places8() (first, end int) {
 	s.t.Helper()
-	must[any](s.t)(nil, s.db.SQL.GetContext(s.t.Context(), &first, "SELECT MIN(shard) FROM shop_shards WHERE queue = 'emails'"))
-	must[any](s.t)(nil, s.db.SQL.GetContext(s.t.Context(), &end, "SELECT MAX(shard) + 1 FROM shop_shards WHERE queue = 'emails'"))
-	return first, end
+	first = value[int](s, "SELECT MIN(shard) FROM shop_shards WHERE queue = 'emails'")
+	return first, value[int](s, "SELECT MAX(shard) + 1 FROM shop_shards WHERE queue = 'emails'")
 }
 
 // A running or awaiting job counts against the limit wherever its row was put by hand, and is settled.
 func TestMisplacedWhileItRuns(t *testing.T) {
-	parallel(t)
-	for _, limit := range []int{2, 1} {
-		t.Run(fmt.Sprint(limit), func(t *testing.T) {
-			suiteWith(t, inEight(limit), func(s env) {
-				s.add(slices.Repeat([]job.Params{{Type: "send"}}, 6)...)
-				running := s.start("w", 9)
-				require(t, len(running) == limit, "started %d", len(running))
-				s.exec("UPDATE shop_emails SET shard = 9999 WHERE status IN ('locked', 'running', 'answered', 'deciding')")
-				s.exec("UPDATE shop_emails SET status = 'awaiting', wake_time = '2036-01-01 00:00:00' WHERE id = ?", running[0].ID)
-				s.exec("UPDATE shop_shards SET awaiting_time = 0") // as 100 ms later
-				s.upkeep()
-				equal(t, len(s.start("w", 9)), 0, "started beside them")
-				s.exec("UPDATE shop_emails SET status = 'running', wake_time = NULL WHERE id = ?", running[0].ID)
-				s.settle("w", finished, running...)
-				s.exec("UPDATE shop_shards SET awaiting_time = 0")
-				equal(t, len(s.start("w", 9)), limit, "then started")
-			})
-		})
-	}
+	suites(t, map[string]func(*queue.Options){"2": inEight(2), "1": inEight(1)}, func(s env) {
+		s.add(slices.Repeat([]job.Params{{Type: "send"}}, 6)...)
+		running := s.start("w", 9)
+		require(s.t, len(running) == s.ThrottleLimit, "started %d", len(running))
+		s.exec("UPDATE shop_emails SET shard = 9999 WHERE status IN ('locked', 'running', 'answered', 'deciding')")
+		s.exec("UPDATE shop_emails SET status = 'awaiting', wake_time = '2036-01-01 00:00:00' WHERE id = ?", running[0].ID)
+		s.exec("UPDATE shop_shards SET awaiting_time = 0") // as 100 ms later
+		s.upkeep()
+		equal(s.t, len(s.start("w", 9)), 0, "started beside them")
+		s.exec("UPDATE shop_emails SET status = 'running', wake_time = NULL WHERE id = ?", running[0].ID)
+		s.settle("w", finished, running...)
+		s.exec("UPDATE shop_shards SET awaiting_time = 0")
+		equal(s.t, len(s.start("w", 9)), s.ThrottleLimit, "then started")
+	})
 }
 
 // A misplaced job gets its retry decision, and one with new data moves to its new group's shard.
@@ -151,35 +138,13 @@ func TestKeysOverShards(t *testing.T) {
 	})
 }
 
-// StartNow can use the other shards' shares of the limit too. It starts nothing in a queue with another division.
+// StartNow starts nothing in a queue with another division.
 func TestStartNowInShards(t *testing.T) {
-	parallel(t)
-	for name, change := range map[string]func(*queue.Options){
-		"limit": inEight(2), "rate": func(o *queue.Options) { o.Shards, o.Rate = 8, job.Rate{Starts: 2, Per: time.Hour} },
-	} {
-		t.Run(name, func(t *testing.T) {
-			suiteWith(t, change, func(s env) {
-				var one []job.Params
-				for range 3 {
-					one = append(one, job.Params{Type: "send", ShardKey: "the same"})
-				}
-				s.add(one...)
-				s.hire("w")
-				for n := range 3 {
-					_, err := s.core().StartNow(t.Context(), s.newRound("w", 0), s.nth(n+1))
-					ensure(t, (n >= 2 || err == nil) && (n != 2 || errors.Is(err, store.ErrNoRoom)), "job %d: %v", n+1, err)
-				}
-			})
-		})
-	}
 	suiteWith(t, func(o *queue.Options) { o.ThrottleLimit, o.Shards = 1, 1 }, func(s env) {
 		s.add(job.Params{Type: "send"}, job.Params{Type: "send"})
 		s.start("w", 1)
-		o := queue.Options(s.Options)
-		o.Shards = 8
-		other := must[*queue.Queue](t)(queue.New(s.db, o))
 		before := s.place(s.nth(2))
-		must[int](t)((*store.Queue)(other).Reshard(t.Context()))
+		must[int](t)(s.otherwise(8).core().Reshard(t.Context()))
 		s.exec("UPDATE shop_emails SET shard = ? WHERE id = ?", before, s.nth(2)) // like a job that hasn't been moved yet
 		fails(t, queue.ErrShards, "by who divides it otherwise")(s.core().StartNow(t.Context(), s.newRound("w", 0), s.nth(2)))
 		s.wantState(s.nth(2), job.Initial, "available", 0)

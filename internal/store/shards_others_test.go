@@ -78,10 +78,7 @@ func TestPauseOverShards(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		var o queue.Options
 		s := newStore(t, driver, source, func(with *queue.Options) { inEight(50)(with); o = *with })
-		starts := func() (n int) {
-			must[any](t)(nil, s.db.SQL.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM shop_activity WHERE state = 'starting'"))
-			return n
-		}
+		starts := func() int { return value[int](s, "SELECT COUNT(*) FROM shop_activity WHERE state = 'starting'") }
 		drain(s, o, make9s(300), func(f *fleet) {
 			for f.over.Err() == nil {
 				must[any](t)(nil, s.Pause(t.Context()))
@@ -99,33 +96,28 @@ func make9s(n int) []job.Params { return slices.Repeat([]job.Params{{Type: "send
 
 // Weights heavier than a shard's share, heavier than the limit, and 0; with a limit below the number of shards.
 func TestWeightsOverShards(t *testing.T) {
-	parallel(t)
-	for _, limit := range []int{20, 3} {
-		t.Run(fmt.Sprint(limit), func(t *testing.T) {
-			suiteWith(t, inEight(limit), func(s env) {
-				s.add(s.goingTo(5, 1, limit)...)
-				whole := s.shared(5, 1, 1)
-				s.add(s.goingTo(2, 1, limit+7)...)
-				s.add(s.goingTo(3, 2, 0)...)
-				equal(t, len(s.in(2, 9).Started), 0, "a job was started beside one that takes the whole limit")
-				s.settle("w", finished, s.shared(3, 9, 2)...) // they weigh nothing
-				s.settle("w", finished, whole...)
-				alone := s.shared(2, 1, 1)
-				for shard := range 8 {
-					s.add(s.goingTo(shard, 1, 1)...)
-					equal(t, len(s.in(shard, 9).Started), 0, "started beside one that weighs more than the limit")
-				}
-				s.settle("w", finished, alone...)
-				left := 8
-				for shard := 0; left > 0; shard = (shard + 1) % 8 {
-					got := s.in(shard, 1).Started
-					s.settle("w", finished, got...)
-					left -= len(got)
-					s.divided()
-				}
-			})
-		})
-	}
+	suites(t, map[string]func(*queue.Options){"20": inEight(20), "3": inEight(3)}, func(s env) {
+		s.add(s.goingTo(5, 1, s.ThrottleLimit)...)
+		whole := s.shared(5, 1, 1)
+		s.add(s.goingTo(2, 1, s.ThrottleLimit+7)...)
+		s.add(s.goingTo(3, 2, 0)...)
+		equal(s.t, len(s.in(2, 9).Started), 0, "a job was started beside one that takes the whole limit")
+		s.settle("w", finished, s.shared(3, 9, 2)...) // they weigh nothing
+		s.settle("w", finished, whole...)
+		alone := s.shared(2, 1, 1)
+		for shard := range 8 {
+			s.add(s.goingTo(shard, 1, 1)...)
+			equal(s.t, len(s.in(shard, 9).Started), 0, "started beside one that weighs more than the limit")
+		}
+		s.settle("w", finished, alone...)
+		left := 8
+		for shard := 0; left > 0; shard = (shard + 1) % 8 {
+			got := s.in(shard, 1).Started
+			s.settle("w", finished, got...)
+			left -= len(got)
+			s.divided()
+		}
+	})
 }
 
 // However small the limit and the rate, no shard with jobs starves. A shard keeps its share until the next division. Each
@@ -249,9 +241,7 @@ func TestReshardWaitsForARow(t *testing.T) {
 		var all sync.WaitGroup
 		waiting := s.sent("SELECT %shop_emails% FOR UPDATE")
 		all.Go(func() { <-waiting; letGo() })
-		o := queue.Options(s.Options)
-		o.Shards = 3
-		other := envOf(t, s.db, must[*queue.Queue](t)(queue.New(s.db, o)))
+		other := s.otherwise(3)
 		must[int](t)(other.core().Reshard(t.Context()))
 		all.Wait()
 		now := s.sums()
@@ -292,9 +282,7 @@ func TestWorkerOfAnotherDivision(t *testing.T) {
 		s.add(make9s(20)...)
 		running := s.start("w", 4)
 		look := must[store.Poll](t)(s.core().Poll(t.Context(), []string{"send"}))
-		o := queue.Options(s.Options)
-		o.Shards = 5
-		other := envOf(t, s.db, must[*queue.Queue](t)(queue.New(s.db, o)))
+		other := s.otherwise(5)
 		must[int](t)(other.core().Reshard(t.Context()))
 		look.Misplaced, look.New = true, true
 		_, err := s.core().Upkeep(t.Context(), workers.Worker{ID: "w", Host: "h", PID: 1}, look, byPolicy("send"), nil)

@@ -61,7 +61,7 @@ func (q *Queue) startOne(ctx context.Context, tx *engine.Tx, r Round, j *job.Job
 		return err
 	}
 	if q.TakesTurns() && turn.row.Place == 0 { // the shard's row is missing
-		return cmp.Or(q.checkDivision(ctx, tx), error(ErrShards))
+		return cmp.Or(q.checkDivision(ctx, tx), ErrShards)
 	}
 	if err := q.classify(ctx, tx, []*job.Job{j}); err != nil {
 		return err

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -105,12 +104,6 @@ func (q *Queue) Abandoned() *Abandoned { return &q.abandoned }
 // PausedExpr is an SQL expression that tells whether the queue is paused. Its parameter is the queue's name.
 func (q *Queue) PausedExpr() string {
 	return "EXISTS (SELECT 1 FROM " + q.db.Queues() + " WHERE queue = ? AND paused = 1)"
-}
-
-// isOpenQueue is an SQL expression: the queue isn't paused and has this division. Its parameter is the queue's name.
-func (q *Queue) isOpenQueue() string {
-	return "NOT EXISTS (SELECT 1 FROM " + q.db.Queues() + " q WHERE q.queue = ? AND (q.paused = 1 OR q.division <> " +
-		strconv.Itoa(q.Division().Number()) + "))"
 }
 
 var (

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -47,7 +48,7 @@ func (l Poll) Nothing() bool {
 // the limits differ.
 func (q *Queue) Poll(ctx context.Context, types Types) (l Poll, err error) {
 	ofTypes, names := types.condition()
-	undecided, args := q.decidable(types).condition()
+	anyOf, args := rescue{Queue: q}.decidedHere().condition() // of others, any worker of this config applies the policy
 	pick := q.table + " " + q.ClaimIndex()
 	misplaced := q.misplaced()
 	former, known := q.undecidedOfFormer(types)
@@ -61,10 +62,10 @@ func (q *Queue) Poll(ctx context.Context, types Types) (l Poll, err error) {
 	there := queueRecord{Queue: q.Name}
 	var lockedJobs, stuck, held, heldOfTypes, running int
 	into := []any{&paused, &there.Division, &there.ThrottleLimit, &there.Settings, &l.Undecided, &l.Waking, &l.New, &l.Misplaced, &lockedJobs, &stuck, &held, &heldOfTypes, &running}
-	args = append(args, known...)
+	args = slices.Concat(names, args, known)
+	undecided := "EXISTS (SELECT 1 FROM " + q.table + " " + q.whereUndecided()
 	query := "SELECT COALESCE(r.paused, 0) = 1, COALESCE(r.division, 0), COALESCE(r.throttle_limit, 0), COALESCE(r.settings, 'NONE')," +
-		" EXISTS (SELECT 1 FROM " + pick + " WHERE status = 'undecided' AND" + q.inShards() + " AND part = 'NONE' AND " + undecided + ")" +
-		" OR EXISTS (SELECT 1" + former + ")," +
+		" " + undecided + ofTypes + ") OR " + undecided + anyOf + ") OR EXISTS (SELECT 1" + former + ")," +
 		" EXISTS (SELECT 1 FROM " + q.table + " " + q.Index("wake") + " WHERE wake_time <= (SELECT " + q.db.SQL.NowSQL + "))," +
 		" EXISTS (SELECT 1 FROM " + pick + " WHERE status = 'submitted')," +
 		" EXISTS (SELECT 1 FROM " + pick + " WHERE " + misplacedOf + " AND " + misplaced[0] + ")" +
@@ -130,7 +131,7 @@ func (q *Queue) isAskedFor(ctx context.Context, ofTypes string, args []any) (boo
 	if err := q.db.SQL.Read(ctx, engine.Query{SQL: query, Args: args, Scan: engine.Row(&now, &asked)}); err != nil {
 		return false, fmt.Errorf("look at the line of %s: %w", q.Name, err)
 	}
-	return now.Sub(asked.Time).Abs() < claim.Patience, nil
+	return now.Sub(asked.Time).Abs() < claim.AskLasts, nil
 }
 
 // heldMost is among how many held jobs a poll looks for its types. If all are others', it assumes that more follow.
@@ -206,8 +207,39 @@ func (q *Queue) Upkeep(ctx context.Context, w workers.Worker, l Poll, handled ma
 
 // Stopping returns those of a worker's running jobs that it should stop, however the queue is divided by now.
 func (q *Queue) Stopping(ctx context.Context, workerID string, running []int64) (ids []int64, err error) {
-	args := append(Args(running, func(id int64) any { return id }), workerID)
+	args := append(engine.Args(running), workerID)
 	err = q.db.SQL.SelectContext(ctx, &ids, "SELECT id FROM "+q.table+" "+q.db.SQL.ByID+
 		" WHERE id IN "+engine.In(len(running))+" AND stopping = 1 AND worker_id = ?", args...)
 	return ids, texts.Wrap(err, "find the jobs of %s to stop", q.Name)
+}
+
+// promoteMax bounds the jobs of one promotion, earliest first. Order holds among jobs promoted together.
+const promoteMax = 10_000
+
+// makeAvailable makes the first jobs that match a condition available. It skips rows that another transaction locks.
+func (q *Queue) makeAvailable(ctx context.Context, from job.Status, where string) (more bool, err error) {
+	var ids []any
+	err = q.db.SQL.TxInParts(ctx, nil, func(tx *engine.Tx) (err error) {
+		if ids, err = q.IDs(ctx, tx, "SELECT id FROM "+q.table+" "+where+" LIMIT ? "+tx.SkipLocked, promoteMax); err != nil {
+			return err
+		}
+		for batch := range slices.Chunk(ids, 1000) {
+			_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.SQL.ByID+" SET status = 'available', wake_time = NULL, asked_time = NULL WHERE status = ? AND id IN "+
+				engine.In(len(batch)), slices.Concat([]any{from}, batch)...)
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return len(ids) == promoteMax, texts.Wrap(err, "make %s jobs of %s available", from, q.Name)
+}
+
+// IDs reads a column of ids.
+func (q *Queue) IDs(ctx context.Context, tx *engine.Tx, query string, args ...any) (ids []any, err error) {
+	var found []int64
+	if err := tx.SelectContext(ctx, &found, query, args...); err != nil {
+		return nil, err
+	}
+	return engine.Args(found), nil
 }

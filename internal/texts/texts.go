@@ -26,6 +26,20 @@ func Wrap(err error, doing string, args ...any) error {
 	return fmt.Errorf("%s: %w", fmt.Sprintf(doing, args...), err)
 }
 
+// Errorf returns an error with a text of its own that is also another error.
+func Errorf(also error, format string, args ...any) error {
+	return textError{fmt.Sprintf(format, args...), also}
+}
+
+type textError struct {
+	text string
+	also error
+}
+
+func (e textError) Error() string { return e.text }
+
+func (e textError) Unwrap() error { return e.also }
+
 // Pattern returns a regular expression that is compiled on first use. cron starts hipq each minute, and compiling all of them
 // would take longer than much of its work.
 func Pattern(expression string) func() *regexp.Regexp {

@@ -68,7 +68,7 @@ func (q *Queue) repeat(ctx context.Context, tx *engine.Tx, j *job.Job) (job.Adde
 	if err != nil {
 		return job.Added{}, err
 	}
-	list, err := q.s.Add(ctx, tx, prepared, false, q.note())
+	list, err := q.s.Add(ctx, tx, prepared, q.note())
 	if err != nil {
 		return job.Added{}, err
 	}

@@ -166,7 +166,7 @@ func (w *Why) startsAfter(one inLine, usedBy map[string]int) bool {
 	case limit != nil && one.Factor > 0 && !limit.HasRoom(one.Factor): // this one has no weight
 		return false
 	}
-	return (weighs || rate) && w.now.Sub(one.Asked.Time) < claim.Patience
+	return (weighs || rate) && w.now.Sub(one.Asked.Time) < claim.AskLasts
 }
 
 // ahead counts the due jobs before a place.

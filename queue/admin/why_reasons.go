@@ -47,7 +47,7 @@ func (w *Why) explain() {
 		w.limitFull()
 		w.groupFull()
 		w.rateUsedUp()
-		if j.Status != job.StatusThrottled || w.now.Sub(j.AskedTime) >= claim.Patience { // otherwise a worker with a slot asks for it
+		if j.Status != job.StatusThrottled || w.now.Sub(j.AskedTime) >= claim.AskLasts { // otherwise a worker with a slot asks for it
 			w.lanesFull()
 		}
 	}

@@ -56,38 +56,33 @@ func (c *calls) handler(name string, then handler.Func) handler.Handler {
 // TestAllTypes: the handler for all types gets the jobs of each type without a handler of its own, with that type's settings if the
 // config has them, and also those of a type that comes while the worker runs.
 func TestAllTypes(t *testing.T) {
-	t.Parallel()
-	for name, o := range map[string]queue.Options{
+	suites(t, map[string]queue.Options{
 		"plain": {}, "limit": {ThrottleLimit: 2}, "groups": {ThrottleGroups: &job.ThrottleGroups{By: "job_type", Limits: map[string]int{"*": 1}}},
 		"shards": {Shards: 4}, "rate": {Rate: job.Rate{Starts: 1000, Per: time.Minute}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			suite(t, func(s shop) {
-				s = s.withAllTypes(o, nil)
-				first := s.add(s.emails, class, 3)
-				s.add(s.emails, "send", 2)
-				later := s.add(s.emails, "later", 2)
-				c := &calls{}
-				p := only(s.emails, s.worker(map[string]handler.Handler{
-					"send": c.handler("own", nothing),
-					"*": c.handler("all", func(ctx context.Context, j *job.Job) error {
-						if j.ID == first[0] {
-							s.add(s.emails, "new", 1)
-						}
-						if j.ID == first[1] || j.ID == later[0] && j.Type == "later" {
-							return noLuck(ctx, j)
-						}
-						return nil
-					}),
-				}))
-				wantSummary(s.t, s.work(p), worker.Summary{Started: 8, Finished: 6, Errors: 2})
-				want := map[string]int{"own send": 2, "all later": 2, "all new": 1, "all " + class: 3}
-				dbtest.Same(s.t, fmt.Sprint(c.all), fmt.Sprint(want), "calls")
-				s.wantJob(s.emails, first[1], job.Final, "failed", "no luck", 1)
-				s.wantJob(s.emails, later[0], job.Retry, "scheduled", "no luck", 1)
-			})
-		})
-	}
+	}, func(s shop, _ string, o queue.Options) {
+		s = s.withAllTypes(o, nil)
+		first := s.add(s.emails, class, 3)
+		s.add(s.emails, "send", 2)
+		later := s.add(s.emails, "later", 2)
+		c := &calls{}
+		p := only(s.emails, s.worker(map[string]handler.Handler{
+			"send": c.handler("own", nothing),
+			"*": c.handler("all", func(ctx context.Context, j *job.Job) error {
+				if j.ID == first[0] {
+					s.add(s.emails, "new", 1)
+				}
+				if j.ID == first[1] || j.ID == later[0] && j.Type == "later" {
+					return noLuck(ctx, j)
+				}
+				return nil
+			}),
+		}))
+		wantSummary(s.t, s.work(p), worker.Summary{Started: 8, Finished: 6, Errors: 2})
+		want := map[string]int{"own send": 2, "all later": 2, "all new": 1, "all " + class: 3}
+		dbtest.Same(s.t, fmt.Sprint(c.all), fmt.Sprint(want), "calls")
+		s.wantJob(s.emails, first[1], job.Final, "failed", "no luck", 1)
+		s.wantJob(s.emails, later[0], job.Retry, "scheduled", "no luck", 1)
+	})
 }
 
 // TestAllTypesWithLanes: a concurrency of the type for all types holds for them together, and one of a type for that type.

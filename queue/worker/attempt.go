@@ -44,9 +44,11 @@ type attempt struct {
 }
 
 // over is the context of an attempt whose handler returned without using it.
-var over, endOver = context.WithCancel(context.Background())
-
-func init() { endOver() }
+var over = func() context.Context {
+	ctx, end := context.WithCancel(context.Background())
+	end()
+	return ctx
+}()
 
 // context makes the context. The attempt is abandoned if its handler goes on after the context's end and the grace.
 func (a *attempt) context() context.Context {

@@ -244,96 +244,86 @@ func TestCalm(t *testing.T) {
 // TestHeavyJobInALaneOfItsOwn: a job that takes the whole limit, in its own lane, isn't overtaken by later jobs of another
 // lane or worker.
 func TestHeavyJobInALaneOfItsOwn(t *testing.T) {
-	t.Parallel()
-	for name, shards := range map[string]int{"one": 1, "eight": 8} {
-		t.Run(name, func(t *testing.T) {
-			suite(t, func(s shop) {
-				s.emails = s.reopen(queue.Options{Name: "emails", ThrottleLimit: 4}, laned("once", 1))
-				if shards > 1 {
-					s.divide(queue.Options{ThrottleLimit: 4})
-				}
-				one := func(jobType string, weight int) job.Params {
-					return job.Params{Type: jobType, ShardKey: "one", ThrottleFactor: new(weight)}
-				}
-				s.addJobs(s.emails, slices.Repeat([]job.Params{one("send", 1)}, 4)...)
-				heavy := s.addJobs(s.emails, one("once", 4))[0]
-				s.addJobs(s.emails, slices.Repeat([]job.Params{one("send", 1)}, 40)...)
-				var mu sync.Mutex
-				var before, after int
-				var ran bool
-				handle := func(ctx context.Context, j *job.Job) error {
-					mu.Lock()
-					switch {
-					case j.ID == heavy:
-						ran = true
-					case ran:
-						after++
-					default:
-						before++
-					}
-					mu.Unlock()
-					s.pass(20 * time.Millisecond)
-					return nil
-				}
-				work := func(host string, types ...string) *run {
-					handlers := map[string]handler.Handler{}
-					for _, name := range types {
-						handlers[name] = handler.Func(handle)
-					}
-					p := only(s.emails, s.worker(handlers))
-					p.Host, p.Concurrency = host, 8
-					return s.start(p)
-				}
-				a := work("a", "send", "once")
-				eventually(s.t, "the first runs", func() bool { mu.Lock(); defer mu.Unlock(); return before > 0 || ran })
-				b := work("b", "send")
-				a.ended()
-				b.ended()
-				dbtest.Ensure(t, ran && before <= 20 && before+after == 44,
-					"it ran: %t; %d light jobs ran before it, and %d after", ran, before, after)
-			})
-		})
-	}
+	suites(t, map[string]int{"one": 1, "eight": 8}, func(s shop, _ string, shards int) {
+		s.emails = s.reopen(queue.Options{Name: "emails", ThrottleLimit: 4}, laned("once", 1))
+		if shards > 1 {
+			s.divide(queue.Options{ThrottleLimit: 4})
+		}
+		one := func(jobType string, weight int) job.Params {
+			return job.Params{Type: jobType, ShardKey: "one", ThrottleFactor: new(weight)}
+		}
+		s.addJobs(s.emails, slices.Repeat([]job.Params{one("send", 1)}, 4)...)
+		heavy := s.addJobs(s.emails, one("once", 4))[0]
+		s.addJobs(s.emails, slices.Repeat([]job.Params{one("send", 1)}, 40)...)
+		var mu sync.Mutex
+		var before, after int
+		var ran bool
+		handle := func(ctx context.Context, j *job.Job) error {
+			mu.Lock()
+			switch {
+			case j.ID == heavy:
+				ran = true
+			case ran:
+				after++
+			default:
+				before++
+			}
+			mu.Unlock()
+			s.pass(20 * time.Millisecond)
+			return nil
+		}
+		work := func(host string, types ...string) *run {
+			handlers := map[string]handler.Handler{}
+			for _, name := range types {
+				handlers[name] = handler.Func(handle)
+			}
+			p := only(s.emails, s.worker(handlers))
+			p.Host, p.Concurrency = host, 8
+			return s.start(p)
+		}
+		a := work("a", "send", "once")
+		eventually(s.t, "the first runs", func() bool { mu.Lock(); defer mu.Unlock(); return before > 0 || ran })
+		b := work("b", "send")
+		a.ended()
+		b.ended()
+		dbtest.Ensure(s.t, ran && before <= 20 && before+after == 44,
+			"it ran: %t; %d light jobs ran before it, and %d after", ran, before, after)
+	})
 }
 
 // TestTickWaitsForAnothersRoom: a tick that finds the room taken by another worker waits, whatever limits the jobs, and then
 // starts the first one.
 func TestTickWaitsForAnothersRoom(t *testing.T) {
-	t.Parallel()
 	one := &job.ThrottleGroups{By: "data.group", Limits: map[string]int{job.OtherGroups: 1}}
-	for name, o := range map[string]queue.Options{
+	suites(t, map[string]queue.Options{
 		"limit":           {Name: "emails", ThrottleLimit: 1},
 		"limit in shards": {Name: "emails", ThrottleLimit: 1, Shards: 4},
 		"group":           {Name: "emails", ThrottleGroups: one},
 		"group in shards": {Name: "emails", ThrottleGroups: one, Shards: 4},
-	} {
-		t.Run(name, func(t *testing.T) {
-			suite(t, func(s shop) {
-				s.emails = s.reopen(o, nil)
-				grouped := job.Params{Type: "send", Data: `{"group": "one"}`, ShardKey: "one"}
-				first := s.addJobs(s.emails, grouped, grouped)[1]
-				begun, release := make(chan struct{}), make(chan struct{})
-				long := only(s.emails, s.worker(all(func(context.Context, *job.Job) error {
-					close(begun)
-					<-release
-					return nil
-				})))
-				long.Host, long.MaxJobs = "a", 1
-				a := s.start(long)
-				receive(t, "the first job's start", begun)
-				tick := only(s.emails, s.worker(all(nothing)))
-				tick.Host = "b"
-				b := s.start(tick)
-				noted := func() bool {
-					return s.count(fmt.Sprint("SELECT COUNT(*) FROM shop_emails WHERE part <> 'NONE' AND id = ", first)) == 1 && s.row(tick.ID).State == "working"
-				}
-				eventually(t, "the tick has met the second job", noted)
-				close(release)
-				a.ended()
-				wantSummary(t, b.ended(), worker.Summary{Started: 1, Finished: 1})
-			})
-		})
-	}
+	}, func(s shop, _ string, o queue.Options) {
+		s.emails = s.reopen(o, nil)
+		grouped := job.Params{Type: "send", Data: `{"group": "one"}`, ShardKey: "one"}
+		first := s.addJobs(s.emails, grouped, grouped)[1]
+		begun, release := make(chan struct{}), make(chan struct{})
+		long := only(s.emails, s.worker(all(func(context.Context, *job.Job) error {
+			close(begun)
+			<-release
+			return nil
+		})))
+		long.Host, long.MaxJobs = "a", 1
+		a := s.start(long)
+		receive(s.t, "the first job's start", begun)
+		tick := only(s.emails, s.worker(all(nothing)))
+		tick.Host = "b"
+		b := s.start(tick)
+		noted := func() bool {
+			return s.count(fmt.Sprint("SELECT COUNT(*) FROM shop_emails WHERE part <> 'NONE' AND id = ", first)) == 1 && s.row(tick.ID).State == "working"
+		}
+		eventually(s.t, "the tick has met the second job", noted)
+		close(release)
+		a.ended()
+		wantSummary(s.t, b.ended(), worker.Summary{Started: 1, Finished: 1})
+	})
 }
 
 // TestTickWaitsForAnotherWorkersJob: a tick whose jobs are behind a job in line that another worker asks for waits for that one,

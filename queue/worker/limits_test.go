@@ -51,36 +51,31 @@ func TestWorkerTakesWhatSlotsAreLeft(t *testing.T) {
 // TestSlotsOfOneThatStartsNothing: a worker that starts no more jobs may hold all slots of the host or a lane. Another worker
 // waits and gets them as they become free.
 func TestSlotsOfOneThatStartsNothing(t *testing.T) {
-	t.Parallel()
-	for name, most := range map[string]int{"host": 4, "lane": 2} {
-		t.Run(name, func(t *testing.T) {
-			suite(t, func(s shop) {
-				if name == "lane" {
-					s.emails = s.reopen(queue.Options{Name: "emails"}, laned("send", most))
-				}
-				s.add(s.emails, "send", 2*most)
-				first, second := s.gate(), s.gate()
-				a := only(s.emails, s.worker(all(first.handle)))
-				a.MaxJobs = most
-				ending := s.start(a)
-				first.holds(most)
-				eventually(s.t, "it says that it starts nothing more", func() bool {
-					return s.count("SELECT COUNT(*) FROM shop_workers WHERE id = ? AND accepting = 0", a.ID) == 1
-				})
-				b := only(s.emails, s.worker(all(second.handle)))
-				rest, asked := s.startWatched(b)
-				eventually(s.t, "another is at work", func() bool { return s.life(b.ID) == "starting" })
-				s.wantCalm(asked)
-				for range most {
-					first.let()
-					second.next()
-				}
-				wantSummary(s.t, ending.ended(), worker.Summary{Started: most, Finished: most})
-				second.open()
-				wantSummary(s.t, rest.ended(), worker.Summary{Started: most, Finished: most})
-			})
+	suites(t, map[string]int{"host": 4, "lane": 2}, func(s shop, name string, most int) {
+		if name == "lane" {
+			s.emails = s.reopen(queue.Options{Name: "emails"}, laned("send", most))
+		}
+		s.add(s.emails, "send", 2*most)
+		first, second := s.gate(), s.gate()
+		a := only(s.emails, s.worker(all(first.handle)))
+		a.MaxJobs = most
+		ending := s.start(a)
+		first.holds(most)
+		eventually(s.t, "it says that it starts nothing more", func() bool {
+			return s.count("SELECT COUNT(*) FROM shop_workers WHERE id = ? AND accepting = 0", a.ID) == 1
 		})
-	}
+		b := only(s.emails, s.worker(all(second.handle)))
+		rest, asked := s.startWatched(b)
+		eventually(s.t, "another is at work", func() bool { return s.life(b.ID) == "starting" })
+		s.wantCalm(asked)
+		for range most {
+			first.let()
+			second.next()
+		}
+		wantSummary(s.t, ending.ended(), worker.Summary{Started: most, Finished: most})
+		second.open()
+		wantSummary(s.t, rest.ended(), worker.Summary{Started: most, Finished: most})
+	})
 }
 
 func TestHostsShareNoSlots(t *testing.T) {
@@ -371,4 +366,22 @@ func TestLimitsHoldForAll(t *testing.T) {
 		done = s.work(worker.Params{Queues: []worker.Queue{{Queue: other, Handlers: all(nothing)}}})
 		wantSummary(s.t, done, worker.Summary{Started: 2, Finished: 2})
 	})
+}
+
+// TestTickEndsBesideASlowDatabase: a job waits for a limit whose room only an answer frees. The tick ends although each of its
+// rounds takes longer than its next poll.
+func TestTickEndsBesideASlowDatabase(t *testing.T) {
+	t.Parallel()
+	s, proxy := proxied(t)
+	s.emails = s.reopen(queue.Options{Name: "emails", ThrottleLimit: 1}, func(t *job.Type) { t.Async = true })
+	s.add(s.emails, "send", 2)
+	p := only(s.emails, s.worker(all(nothing)))
+	wantSummary(t, s.work(p), worker.Summary{Started: 1, Finished: 1})
+	proxy.Slow(60 * time.Millisecond)
+	defer proxy.Slow(0)
+	began := time.Now()
+	p = only(s.emails, s.worker(all(nothing)))
+	p.RunFor = 30 * time.Second
+	wantSummary(t, s.work(p), worker.Summary{})
+	dbtest.Ensure(t, time.Since(began) < p.RunFor, "the tick ran until the end of its time, although nothing could make room")
 }

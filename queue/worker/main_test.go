@@ -59,6 +59,15 @@ func suite(t *testing.T, f func(s shop)) {
 	})
 }
 
+// suites runs a test once for each of these cases, by name.
+func suites[T any](t *testing.T, cases map[string]T, f func(s shop, name string, one T)) {
+	t.Helper()
+	t.Parallel()
+	for name, one := range cases {
+		t.Run(name, func(t *testing.T) { suite(t, func(s shop) { f(s, name, one) }) })
+	}
+}
+
 // openShop opens the shop at source, on its own connections.
 func openShop(t *testing.T, driver, source string) shop {
 	t.Helper()

@@ -2,12 +2,9 @@ package worker_test
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/google/uuid"
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/dbtest"
@@ -50,17 +47,6 @@ func TestRelease(t *testing.T) {
 	})
 }
 
-// TestCountedRelease: a counted release uses up an attempt. In the last one, the job fails.
-func TestCountedRelease(t *testing.T) {
-	suite(t, func(s shop) {
-		id := s.add(s.emails, "send", 1)[0]
-		wantSummary(s.t, s.work(only(s.emails, s.worker(all(func(context.Context, *job.Job) error { return handler.Release(0, true) })))),
-			worker.Summary{Started: 3, Finished: 2, Errors: 1})
-		s.wantJob(s.emails, id, job.Final, "failed", "released in its last attempt", 3)
-		s.wantHistory(s.emails, "added/0 starting/1 released/1 starting/2 released/2 starting/3 failed/3", id)
-	})
-}
-
 // TestReleaseMakesRoom: a released job gives up its room in the limit and its group, and starts in its turn again.
 func TestReleaseMakesRoom(t *testing.T) {
 	suite(t, func(s shop) {
@@ -76,38 +62,6 @@ func TestReleaseMakesRoom(t *testing.T) {
 		wantSummary(s.t, s.work(p), worker.Summary{Started: 4, Finished: 4})
 		s.wantHistory(s.emails, "added/0 starting/1 released/1 starting/2 finished/2", ids[0])
 		s.wantHistory(s.emails, atOnce, ids[1:]...)
-	})
-}
-
-// TestInterrupts: a handler learns how many attempts ended because of their worker: stopped or lost, but not released or failed.
-func TestInterrupts(t *testing.T) {
-	suite(t, func(s shop) {
-		id := s.add(s.emails, "send", 1)[0]
-		g := s.gate()
-		p := only(s.emails, s.worker(all(g.handle)))
-		p.Grace = 100 * time.Millisecond
-		r := s.start(p)
-		g.next()
-		r.stop()
-		wantSummary(s.t, r.ended(), worker.Summary{Started: 1, Errors: 1})
-		s.die(s.emails, uuid.NewString(), 1)
-		seen := []int{}
-		p = only(s.emails, s.worker(all(func(_ context.Context, j *job.Job) error {
-			if seen = append(seen, j.Interrupts); len(seen) == 1 {
-				return handler.Release(time.Millisecond, false)
-			} else if len(seen) == 2 {
-				return errors.New("no luck")
-			}
-			return nil
-		})))
-		p.Concurrency = 1
-		wantSummary(s.t, s.work(p), worker.Summary{Started: 3, Finished: 2, Errors: 1})
-		s.wantHistory(s.emails, "added/0 starting/1 error/1 starting/2 error/2 starting/3 released/3 starting/4 error/4 starting/5 finished/5", id)
-		for _, n := range seen {
-			dbtest.Ensure(s.t, n == 2, "interrupts in the attempts: %v", seen)
-		}
-		j := s.get(s.emails, id)
-		dbtest.Ensure(s.t, j.Uncounted == 2 && j.Interrupts == 2, "uncounted %d, interrupts %d", j.Uncounted, j.Interrupts)
 	})
 }
 

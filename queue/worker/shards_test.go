@@ -64,28 +64,23 @@ func (l *shardLog) in(who string, shards ...int) (n int) {
 
 // TestDrainsAllShards: one worker drains all shards, whichever it prefers and whatever the limits. Each job runs once.
 func TestDrainsAllShards(t *testing.T) {
-	t.Parallel()
-	for name, o := range map[string]queue.Options{
+	suites(t, map[string]queue.Options{
 		"plain": {}, "limit": {ThrottleLimit: 3}, "rate": {Rate: job.Rate{Starts: 40, Per: time.Second}},
 		"groups": {ThrottleGroups: &job.ThrottleGroups{By: "data.g", Limits: map[string]int{"*": 1}}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			suite(t, func(s shop) {
-				s.divide(o)
-				jobs := make([]job.Params, 60)
-				for i := range jobs {
-					jobs[i] = job.Params{Type: "send", Data: `{"g":"` + string(rune('a'+i%9)) + `"}`}
-				}
-				ids := s.addJobs(s.emails, jobs...)
-				log := newShardLog()
-				p := s.worker(all(log.handle("one")))
-				p.Shards = []int{1, 6}
-				wantSummary(s.t, s.work(p), worker.Summary{Started: 60, Finished: 60})
-				s.wantHistory(s.emails, atOnce, ids...)
-				s.wantRate(s.emails)
-			})
-		})
-	}
+	}, func(s shop, _ string, o queue.Options) {
+		s.divide(o)
+		jobs := make([]job.Params, 60)
+		for i := range jobs {
+			jobs[i] = job.Params{Type: "send", Data: `{"g":"` + string(rune('a'+i%9)) + `"}`}
+		}
+		ids := s.addJobs(s.emails, jobs...)
+		log := newShardLog()
+		p := s.worker(all(log.handle("one")))
+		p.Shards = []int{1, 6}
+		wantSummary(s.t, s.work(p), worker.Summary{Started: 60, Finished: 60})
+		s.wantHistory(s.emails, atOnce, ids...)
+		s.wantRate(s.emails)
+	})
 }
 
 // TestWorkersStayAtHome: two workers start jobs in their preferred shards while there are any, but starve no other.

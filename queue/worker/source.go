@@ -234,14 +234,12 @@ func (s *source) isUnsettled() bool {
 
 // unwritten returns the IDs of jobs whose results wait for other transactions.
 func (s *source) unwritten() (ids []int64) {
-	var list []store.Settled
 	for _, r := range s.rounds {
-		if r.apart {
-			list = slices.Concat(list, r.Settle)
+		for _, e := range r.Settle {
+			if r.apart {
+				ids = append(ids, e.Job.ID)
+			}
 		}
-	}
-	for _, e := range list {
-		ids = append(ids, e.Job.ID)
 	}
 	return ids
 }

@@ -59,32 +59,30 @@ type Queue struct {
 // stream is a handler.Stream. It moves the end of an attempt's time, and says how many jobs it can have now.
 type stream interface{ Room() int }
 
-// handler is the handler of a job type; nil if there is none.
-func (q Queue) handler(jobType string) handler.Handler {
-	if h := q.Handlers[jobType]; h != nil || slices.Contains(q.Except, jobType) {
-		return h
+// handledAs is the name of a job type in Handlers: its own, or job.AllTypes.
+func (q Queue) handledAs(jobType string) string {
+	if q.Handlers[jobType] != nil || slices.Contains(q.Except, jobType) {
+		return jobType
 	}
-	return q.Handlers[job.AllTypes]
+	return job.AllTypes
 }
+
+// handler is the handler of a job type; nil if there is none.
+func (q Queue) handler(jobType string) handler.Handler { return q.Handlers[q.handledAs(jobType)] }
 
 // Handles says whether this worker has a handler for a job type.
 func (q Queue) Handles(jobType string) bool { return q.handler(jobType) != nil }
 
 // retryHandler is the retry handler of a job type that this worker handles; nil if there is none.
 func (q Queue) retryHandler(jobType string) handler.RetryHandler {
-	if h := q.RetryHandlers[jobType]; h != nil || q.Handlers[jobType] != nil {
+	if h := q.RetryHandlers[jobType]; h != nil {
 		return h
 	}
-	return q.RetryHandlers[job.AllTypes]
+	return q.RetryHandlers[q.handledAs(jobType)]
 }
 
 // streamOf is the handler of a job type if it is a stream; else nil.
-func (q Queue) streamOf(jobType string) stream {
-	if _, own := q.Handlers[jobType]; !own {
-		jobType = job.AllTypes
-	}
-	return q.streams[jobType]
-}
+func (q Queue) streamOf(jobType string) stream { return q.streams[q.handledAs(jobType)] }
 
 func (q Queue) store() *store.Queue { return (*store.Queue)(q.Queue) }
 

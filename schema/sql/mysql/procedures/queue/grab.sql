@@ -86,7 +86,7 @@ BEGIN
         IF v_limit > 0 AND v_factor > 0 AND NOT v_full THEN
           SET v_full = v_used > 0 AND v_used + v_factor > v_limit
             OR EXISTS (SELECT 1 FROM {jobs} FORCE INDEX ({jobs}$claim) WHERE status = 'throttled' AND shard = 1000 AND part = 'line'
-              AND id <> v_id AND throttle_factor > 0 AND asked_time > v_now - INTERVAL {patience} SECOND AND NOT {inline behind});
+              AND id <> v_id AND throttle_factor > 0 AND asked_time > v_now - INTERVAL {ask_lasts} SECOND AND NOT {inline behind});
           IF v_full AND (v_asked IS NULL OR v_asked < v_now - INTERVAL {ask_every} SECOND) THEN
             UPDATE {jobs} FORCE INDEX (PRIMARY) SET status = 'throttled', asked_time = v_now WHERE id = v_id;
           END IF;

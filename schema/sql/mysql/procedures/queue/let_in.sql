@@ -1,4 +1,4 @@
--- Lets the first job that a throttle group holds in, as internal/store/claim_let_in.go. In the caller's transaction (p_own is
+-- Lets the first job that a throttle group holds in, as internal/store/claim_groups.go. In the caller's transaction (p_own is
 -- false) the turn would block all starts until the commit: there hipq work's search for overlooked groups does it.
 CREATE PROCEDURE {self}(IN p_own BOOLEAN, IN p_shard INT, IN p_group VARBINARY(255), IN p_factor BIGINT)
 {traits}

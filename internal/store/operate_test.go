@@ -4,10 +4,6 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
-
-	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
@@ -67,49 +63,41 @@ func TestManyAreDoneBesideThoseThatCanNotBe(t *testing.T) {
 	})
 }
 
-// TestFailures: failed jobs by type and fingerprint, up to a limit, without those retried or dismissed.
-func TestFailures(t *testing.T) {
-	suite(t, func(s env) {
-		fail := func(typ, text string) {
-			s.add(job.Params{Type: typ})
-			s.settle("w", job.Outcome{Verdict: job.Failed, Error: text}, s.start("w", 1)...)
-		}
-		fail("send", "gone: 1")
-		fail("send", "gone: 22")
-		fail("send", "timeout after 3s")
-		fail("report", "gone: 3")
-		fail("send", "gone: 4")
-		must[any](s.t)(nil, s.Dismiss(s.t.Context(), s.nth(5)))
-		s.add(job.Params{Type: "send"})
-		s.settle("w", job.Outcome{Verdict: job.TryAgain, Error: "gone: 5"}, s.start("w", 1)...)
-		gone, late := texts.Fingerprint("gone: 1"), texts.Fingerprint("timeout after 1s")
-		want := []admin.Failure{
-			{Type: "send", State: admin.Failed, Fingerprint: gone, Jobs: 2, Example: s.nth(2), Error: "gone: 22"},
-			{Type: "report", State: admin.Failed, Fingerprint: gone, Jobs: 1, Example: s.nth(4), Error: "gone: 3"},
-			{Type: "send", State: admin.Failed, Fingerprint: late, Jobs: 1, Example: s.nth(3), Error: "timeout after 3s"},
-		}
-		check := func(by admin.Filter, want admin.Failures) {
-			s.t.Helper()
-			got := must[admin.Failures](s.t)(s.Failures(s.t.Context(), by))
-			diff := cmp.Diff(want, got, cmpopts.IgnoreFields(admin.Failure{}, "Hours", "First", "Last", "NextRetry"))
-			ensure(s.t, diff == "", "%+v (-want +got):\n%s", by, diff)
-		}
-		check(admin.Filter{}, admin.Failures{Kinds: want})
-		check(admin.Filter{Limit: 2}, admin.Failures{Kinds: want[1:], Others: 2})
-		check(admin.Filter{Type: "report"}, admin.Failures{Kinds: want[1:2]})
-		check(admin.Filter{Fingerprint: late}, admin.Failures{Kinds: want[2:]})
-		check(admin.Filter{Status: admin.Closed}, admin.Failures{Kinds: []admin.Failure{
-			{Type: "send", State: admin.Closed, Fingerprint: gone, Jobs: 1, Example: s.nth(5), Error: "gone: 4"},
-		}})
-		check(admin.Filter{Status: admin.Retry}, admin.Failures{Kinds: []admin.Failure{
-			{Type: "send", State: admin.Retry, Fingerprint: gone, Jobs: 1, Example: s.nth(6), Error: "gone: 5"},
-		}})
+// failed makes jobs that have failed for good.
+func (s env) failed(jobs ...job.Params) (list []int64) {
+	s.t.Helper()
+	for _, a := range s.add(jobs...) {
+		list = append(list, a.ID)
+	}
+	s.settle("w", job.Outcome{Verdict: job.Failed, Error: "boo"}, s.start("w", len(jobs))...)
+	return list
+}
 
-		for limit, want := range [][]int64{{s.nth(1), s.nth(2), s.nth(4)}, {s.nth(4)}, {s.nth(2), s.nth(4)}} {
-			by := admin.Filter{Status: admin.Failed, Fingerprint: gone, Limit: limit}
-			equal(s.t, must[[]int64](s.t)(s.FindIDs(s.t.Context(), by)), want, "with limit %d", limit)
+func (s env) wantClosed(err error, retriedAs int64) {
+	s.t.Helper()
+	closed, ok := errors.AsType[*admin.ClosedError](err)
+	ensure(s.t, ok && closed.RetriedAs == retriedAs, "%v, want it to be closed, retried as %d", err, retriedAs)
+}
+
+func (s env) wantLinks(id, retryOf, retriedAs int64) {
+	s.t.Helper()
+	if j := s.get(id); j.RetryOf != retryOf || j.RetriedAs != retriedAs {
+		s.t.Errorf("job %d repeats %d and is repeated by %d, want %d and %d", id, j.RetryOf, j.RetriedAs, retryOf, retriedAs)
+	}
+}
+
+// What an operator does to a final job leaves its time, by which the purge goes, and its error.
+func TestOperationsLeaveTheEnd(t *testing.T) {
+	suite(t, func(s env) {
+		for i, id := range s.failed(job.Params{Type: "send"}, job.Params{Type: "send"}) {
+			before := s.get(id)
+			if i == 0 {
+				must[[]job.Added](s.t)(s.Retry(s.t.Context(), false, id))
+			} else {
+				must[any](s.t)(nil, s.Dismiss(s.t.Context(), id))
+			}
+			after := s.wantState(id, job.Final, job.StatusClosed, 1)
+			ensure(s.t, after.UpdateTime.Equal(before.UpdateTime) && after.Error == "boo", "%+v, and before %+v", after, before)
 		}
-		got := must[[]int64](s.t)(s.FindIDs(s.t.Context(), admin.Filter{Fingerprint: gone}))
-		ensure(s.t, cmp.Equal(got, []int64{s.nth(1), s.nth(2), s.nth(4), s.nth(5), s.nth(6)}), "wherever they stand: %v", got)
 	})
 }
