@@ -214,7 +214,7 @@ class Cases:
         self.assertGreaterEqual(len([line for line in trace if line.startswith("kept")]), 6)  # they are retried
         self.assertIn("counted 1", trace)
         errors = {job["error"] for job in self.jobs().values()}
-        self.assertEqual(errors, {None, "the task left a transaction open, which was rolled back"})
+        self.assertEqual(errors, {None, "the job left a transaction open, which was rolled back"})
 
     def test_release(self):
         self.shell("tasks.released.delay()")

@@ -10,10 +10,13 @@ export function to (database, more) {
   return { user, password, host, port: Number(port), database, ...more }
 }
 
+/** libsql has the API of better-sqlite3, and comes compiled; so it stands in for it where that isn't installed. */
+export const load = module => import(module).catch(error => module === 'better-sqlite3' ? import('libsql') : Promise.reject(error))
+
 /** Returns the connection, a function that queries over it, and one that ends it. */
 export async function connect (driver, more = {}) {
   if (driver === 'better-sqlite3' || driver === 'node:sqlite') {
-    const { default: Database, DatabaseSync } = await import(driver)
+    const { default: Database, DatabaseSync } = await load(driver)
     const db = Database && !DatabaseSync ? new Database(process.env.FILE) : new DatabaseSync(process.env.FILE)
     db.exec('PRAGMA busy_timeout = 20000')
     const query = sql => /^SELECT/.test(sql) ? db.prepare(sql).all() : db.exec(sql)
