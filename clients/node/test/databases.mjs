@@ -5,6 +5,8 @@ export const drivers = {
   'mysql2 promise': 'mysql2', 'mysql2 callback': 'mysql2', 'mysql2 pool': 'mysql2', 'better-sqlite3': 'better-sqlite3', 'node:sqlite': 'node:sqlite'
 }
 
+if (process.env.HIPQ_TEST_QUICK) ['mysql2 callback', 'mysql2 pool', 'node:sqlite'].forEach(name => delete drivers[name])
+
 export function to (database, more) {
   const [, user, password = '', host, port] = server
   return { user, password, host, port: Number(port), database, ...more }
