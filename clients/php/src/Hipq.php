@@ -175,9 +175,9 @@ final class Client {
     private function insert(string $queue, array $rows, string $more = ''): array {
         $columns = array_keys(array_merge(...$rows));
         $values = fn ($row) => '(' . implode(', ', array_map(fn ($column) => $this->sql($row[$column] ?? null, $column), $columns)) . ')';
-        $job = count($rows) > 1 ? 'the same type and key' : "type {$rows[0]['job_type']} with the key " . ($rows[0]['job_key'] ?? '');
+        $job = count($rows) > 1 ? 'one of the types and keys' : "type {$rows[0]['job_type']} has the key " . ($rows[0]['job_key'] ?? '');
         return $this->query("INSERT INTO {$this->table($queue)} (" . implode(', ', $columns) . ') VALUES ' . implode(', ', array_map($values, $rows)) . " $more",
-            "queue $queue has a live job of $job");
+            "queue $queue: a live job of $job");
     }
 
     /** Text is in hex, so that neither the session's character set nor its SQL mode nor emulated statements change it. */

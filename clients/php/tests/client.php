@@ -127,7 +127,7 @@ function test(string $name, PDO|mysqli $db, string $dir): void
     $begin();
     $first = $client->push('emails', 'other', key: 'once');
     $e = throws(DuplicateJob::class, fn () => $client->push('emails', 'other', key: 'once'), "$name: a duplicate");
-    same('queue emails has a live job of type other with the key once', $e?->getMessage(), "$name: what the error names");
+    same('queue emails: a live job of type other has the key once', $e?->getMessage(), "$name: what the error names");
     same($first, $client->push('emails', 'other', ['x' => 1], key: 'once', onDuplicate: 'ignore'), "$name: ignore");
     execute($db, 'COMMIT');
     same(true, $client->push('emails', 'other', key: 'new', onDuplicate: 'ignore') > $first, "$name: ignore without a duplicate");
