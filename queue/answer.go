@@ -80,8 +80,8 @@ func (a Answer) check() error {
 	switch {
 	case !slices.Contains([]job.Verdict{job.Finished, job.Failed, job.TryAgain, job.Released}, a.Verdict):
 		return answerError(fmt.Sprintf("%q is not a verdict of an answer", a.Verdict))
-	case a.RetryAfter < 0 || a.RetryAfter > 0 && a.Verdict != job.TryAgain && a.Verdict != job.Released || a.Count && a.Verdict != job.Released:
-		return answerError(fmt.Sprintf("the delay %s, or its counting, doesn't go with the verdict %s", a.RetryAfter, a.Verdict))
+	case a.RetryAfter < 0 || a.RetryAfter > 0 && !a.again() || a.Count && a.Verdict != job.Released:
+		return answerError("a delay goes with retry and release, and count with release")
 	case len(a.Result) > job.MaxDataBytes || len(a.Error) > job.MaxDataBytes:
 		return answerError(fmt.Sprintf("its text may have at most %d bytes", job.MaxDataBytes))
 	case !utf8.ValidString(a.Result) || !utf8.ValidString(a.Error):
