@@ -169,6 +169,7 @@ class Outcome(Exception):  # the base of what a job's function may raise to end 
 
 class GiveUp(Outcome): outcome = "failed"  # for good
 class Retry(Outcome): outcome = "retry"  # an error: run again, after so many seconds if given
+class JobTimeout(TimeoutError): pass  # what run raises in a job at its timeout
 class Release(Outcome):  # no error: run again; count: it uses up an attempt
     outcome = "release"
     def __init__(self, after=0, count=False):
@@ -204,7 +205,7 @@ def run(functions, connection=None):
         if left and left > 0:
             signal.setitimer(signal.ITIMER_REAL, left)  # a TERM at the timeout may come before it, because hipq's clock began earlier
             return
-        raise TimeoutError("stopped at its timeout") if over else SystemExit
+        raise JobTimeout("the job's timeout is over") if over else SystemExit
 
     for number in (signal.SIGTERM, signal.SIGALRM):
         signal.signal(number, on_signal)

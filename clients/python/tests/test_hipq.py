@@ -429,7 +429,7 @@ class Signals(unittest.TestCase):
         worker.terminate()
         begin = time.monotonic()
         reply = json.loads(worker.stdout.readline())
-        self.assertEqual(reply, {"id": 1, "token": "t", "outcome": "retry", "error": "TimeoutError: stopped at its timeout"})
+        self.assertEqual(reply, {"id": 1, "token": "t", "outcome": "retry", "error": "JobTimeout: the job's timeout is over"})
         self.assertLess(time.monotonic() - begin, 30)
 
 

@@ -74,7 +74,7 @@ module Cases
   end
 
   def test_a_retry_is_added_once
-    @place.init
+    @place.init(processes: 1) # the killed job runs again before its retry does
     @place.app("Jobs::Killed.perform_later")
     @place.work until @place.jobs.all? { |job| job["state"] == "final" }
     assert_equal(["execution 1 of Integer", "execution 1 of Integer", "execution 2 of Integer"], @place.traces)

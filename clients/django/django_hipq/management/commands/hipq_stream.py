@@ -77,8 +77,8 @@ def perform(job):
         if error.__cause__:
             traceback.print_exc()
         raise
-    except (db.OperationalError, db.InterfaceError):
-        raise  # the database's fault, not the task's: hipq's retry policy decides
+    except (db.OperationalError, db.InterfaceError, hipq.JobTimeout):
+        raise  # not the task's fault: hipq's retry policy decides
     except Exception as error:
         traceback.print_exc()
         name = type(error).__name__ if task else backend.path_of(error)
