@@ -41,9 +41,9 @@ test: ## run all tests on SQLite and on a MariaDB of their own, but those that k
 	CGO_ENABLED=0 .ci/times .ci/with-mariadb go test -vet=off -count=1 -p 3 -parallel 4 -timeout 40m -skip '$(NIGHTLY)' $(BUT_CRASH)
 	$(if $(filter ./...,$(PKG)),CGO_ENABLED=0 go test -C examples/gorm -vet=off -count=1 ./...)
 
-# make test-frameworks FRAMEWORKS=laravel: one of them
-test-frameworks: ## run the tests of the clients in other languages, and of their frameworks
-	.ci/frameworks $(FRAMEWORKS)
+# make test-frameworks FRAMEWORKS=laravel: one of them. QUICK=1 runs the clients with few drivers, and of the frameworks one.
+test-frameworks: ## run the tests of the clients in other languages, and of their frameworks; QUICK=1 takes two minutes
+	.ci/frameworks $(if $(QUICK),--quick) $(FRAMEWORKS)
 
 # The next two need Node.js and a Chromium, and get axe-core and puppeteer-core from npm.
 CHROMIUM ?= $(firstword $(foreach c,chromium google-chrome chromium-browser,$(shell command -v $c)) chromium)

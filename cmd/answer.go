@@ -94,6 +94,8 @@ func (i *instance) answered(done queue.Answered) string {
 		return fmt.Sprintf("job %d became final at %s (%s): nothing changed", j.ID, i.local(j.UpdateTime), ending(j))
 	case j.Status == job.StatusAnswered && !done.Changed:
 		return fmt.Sprintf("job %d was answered at %s (%s): nothing changed", j.ID, i.local(j.UpdateTime), ending(j))
+	case !done.Changed && j.Error == job.None:
+		return fmt.Sprintf("job %d: attempt %d was released already: nothing changed", j.ID, j.Attempt)
 	case !done.Changed:
 		return fmt.Sprintf("job %d: attempt %d has failed already (%s): nothing changed", j.ID, j.Attempt, j.Error)
 	case j.Status == job.StatusAnswered:
@@ -103,12 +105,18 @@ func (i *instance) answered(done queue.Answered) string {
 	case j.State() == job.Final:
 		return fmt.Sprintf("job %d is final: %s", j.ID, ending(j))
 	}
+	if j.Error == job.None {
+		return fmt.Sprintf("job %d is released; it is due at %s", j.ID, i.local(j.ScheduledRunTime))
+	}
 	return fmt.Sprintf("job %d: attempt %d failed, and is being retried", j.ID, j.Attempt) // the retry decision was faster
 }
 
 func ending(j *job.Job) string {
-	if j.Error == job.None {
+	switch {
+	case j.Error == job.None:
 		return "finished"
+	case j.Outcome(j.UpdateTime).IsRelease():
+		return "released"
 	}
 	return "failed: " + j.Error
 }
@@ -152,28 +160,39 @@ func (a *app) completeCommand() *cobra.Command {
 
 const failLong = `Reports that the work of a job has failed for good. It settles the started job that has this type and key and is not
 final. With --retry, the failure is treated like a handler's error: the next worker that handles the type decides
-whether to retry.
+whether to retry. With --release, the job runs again later, without an error.
 
-It prints what it did. With --json, "result" is answered, already (the job, or with --retry the attempt, had failed
-before, which is harmless), unknown (there is no job with this key) or refused. If a handler is still running, its own
-result is ignored.
+It prints what it did. With --json, "result" is answered, already (the job, or with --retry or --release the attempt, had
+ended before, which is harmless), unknown (there is no job with this key) or refused. If a handler is still running, its
+own result is ignored.
 
 Exit codes: 0 done, or done already · 1 there is no such job, it has finished, or it has not been started: nothing changed;
 with --dry-run also: it is done already · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
 func (a *app) failCommand() *cobra.Command {
 	var answer queue.Answer
-	var retry bool
+	var retry, release bool
+	var after string
 	c := &cobra.Command{
 		Use:        "fail QUEUE TYPE KEY",
 		Short:      "Report that the work of a job has failed",
 		Long:       failLong,
-		Example:    "  hipq fail requests upload order-4711 --error 'no such customer'\n  hipq fail requests upload order-4711 --error timeout --retry",
+		Example:    "  hipq fail requests upload order-4711 --error 'no such customer'\n  hipq fail requests upload order-4711 --error timeout --retry\n  hipq fail requests upload order-4711 --release --retry-after 5m",
 		SuggestFor: []string{"nack", "reject", "error"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			answer.Type, answer.Key, answer.Verdict, answer.Error = args[1], args[2], job.Failed, strings.TrimSpace(answer.Error)
 			if retry {
 				answer.Verdict = job.TryAgain
+			}
+			if release {
+				answer.Verdict = job.Released
+			}
+			delay, err := durationFlag("--retry-after", after)
+			if err != nil {
+				return err
+			}
+			if after != "" {
+				answer.RetryAfter = max(delay, 1) // 0s is at once
 			}
 			return a.aboutQueue(cmd, brief, args[0], func(i *instance, q *queue.Queue) error { return a.answer(cmd, i, q, answer) })
 		},
@@ -182,6 +201,11 @@ func (a *app) failCommand() *cobra.Command {
 	f.StringVar(&answer.Error, "error", "", "what went wrong")
 	f.StringVar(&answer.Token, "token", "", "only if the job's latest attempt has this token (HIPQ_TOKEN)")
 	f.BoolVar(&retry, "retry", false, "treat it like a handler's error, which may be retried")
+	f.BoolVar(&release, "release", false, "run the job again later, without an error")
+	f.StringVar(&after, "retry-after", "", "with --retry or --release: when to run again, from now: 0s, 90s, 5m (default: as the retry policy says)")
+	f.BoolVar(&answer.Count, "count", false, "with --release: the attempt counts for the retry policy")
 	f.BoolVar(&answer.DryRun, "dry-run", false, dryRunUsage)
+	c.MarkFlagsMutuallyExclusive("release", "retry")
+	c.MarkFlagsMutuallyExclusive("release", "error")
 	return c
 }

@@ -35,7 +35,7 @@ var before = map[string]struct {
 	clients []string
 	script  string
 }{
-	"docs/howto/asynchronous.md": {nil, `for n in 1 2 3; do hipq enqueue requests upload --key order-471$n; done; hipq work`},
+	"docs/howto/asynchronous.md": {nil, `for n in 1 2 3 4; do hipq enqueue requests upload --key order-471$n; done; hipq work`},
 	"docs/howto/backup.md":       {[]string{"sqlite3"}, `mkdir backup`},
 	"docs/howto/cancel.md":       {nil, `hipq enqueue emails send --key order-4711 --in 1h`},
 	"docs/howto/coming-from.md":  {nil, `echo '{"queue":"emails","job_type":"send","job_key":"1"}' > delayed.ndjson`},

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -14,14 +15,19 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// Answer reports from outside that a job's work succeeded or failed.
+// Answer reports from outside how a job's attempt ended.
 type Answer struct {
 	// Type and Key name the job: the one of that type and key that isn't final.
 	Type, Key string
 	// Token, if set, is the AttemptToken of the answered attempt; the answer settles no other attempt.
 	Token string
-	// Verdict is Finished, Failed (no retry), or TryAgain: the attempt failed, and a worker takes the retry decision.
+	// Verdict is Finished, Failed (no retry), TryAgain: the attempt failed, and a worker takes the retry decision; or Released:
+	// the job runs again later, without an error.
 	Verdict job.Verdict
+	// RetryAfter is the delay with TryAgain and Released; 0 leaves it to the retry policy.
+	RetryAfter time.Duration
+	// Count says that a Released attempt counts for the retry policy; in the last one, the job fails.
+	Count bool
 	// Result is any text or JSON up to job.MaxDataBytes. Error is the reason of a failure.
 	Result, Error string
 	// DryRun reports what the answer would do without changing anything.
@@ -72,8 +78,10 @@ func (e answerError) Is(target error) bool { return target == job.ErrInvalid }
 
 func (a Answer) check() error {
 	switch {
-	case a.Verdict != job.Finished && a.Verdict != job.Failed && a.Verdict != job.TryAgain:
+	case !slices.Contains([]job.Verdict{job.Finished, job.Failed, job.TryAgain, job.Released}, a.Verdict):
 		return answerError(fmt.Sprintf("%q is not a verdict of an answer", a.Verdict))
+	case a.RetryAfter < 0 || a.RetryAfter > 0 && !a.again() || a.Count && a.Verdict != job.Released:
+		return answerError("a delay goes with retry and release, and count with release")
 	case len(a.Result) > job.MaxDataBytes || len(a.Error) > job.MaxDataBytes:
 		return answerError(fmt.Sprintf("its text may have at most %d bytes", job.MaxDataBytes))
 	case !utf8.ValidString(a.Result) || !utf8.ValidString(a.Error):
@@ -84,7 +92,10 @@ func (a Answer) check() error {
 
 func (a Answer) outcome(j *job.Job, now time.Time) job.Outcome {
 	// keep the result and output that the handler gave when it sent the work elsewhere
-	o := job.Outcome{Verdict: a.Verdict, Error: a.Error, Result: cmp.Or(a.Result, j.Result), Output: j.Output, Ran: activity.NoRun * time.Millisecond}
+	o := job.Outcome{
+		Verdict: a.Verdict, Error: a.Error, Result: cmp.Or(a.Result, j.Result), Output: j.Output, RetryAfter: a.RetryAfter, Count: a.Count,
+		Ran: activity.NoRun * time.Millisecond,
+	}
 	if j.State() == job.Running {
 		o.Ran = j.Ran(now)
 	}
@@ -93,6 +104,9 @@ func (a Answer) outcome(j *job.Job, now time.Time) job.Outcome {
 	}
 	return o
 }
+
+// again says whether the job runs again after this answer, if the retry policy allows it.
+func (a Answer) again() bool { return a.Verdict == job.TryAgain || a.Verdict == job.Released }
 
 // changes reports whether the answer would change the job, or why it is refused.
 func (a Answer) changes(j *job.Job) (bool, error) {
@@ -109,8 +123,8 @@ func (a Answer) changes(j *job.Job) (bool, error) {
 		return false, store.ErrNotStarted
 	case a.Token != "" && a.Token != j.AttemptToken:
 		return false, store.ErrOtherAttempt
-	case (answered || j.State() != job.Running) && a.Verdict == job.TryAgain:
-		return false, nil // that attempt has already failed and will be retried
+	case (answered || j.State() != job.Running) && a.again():
+		return false, nil // that attempt has already ended and the job will run again
 	}
 	return true, nil
 }
@@ -129,7 +143,7 @@ func (q *Queue) answer(ctx context.Context, tx *engine.Tx, a Answer, earlier Ans
 		return earlier, nil
 	case err != nil:
 		return Answered{}, err
-	case again && a.Verdict == job.TryAgain && j.Attempt != earlier.Job.Attempt:
+	case again && a.again() && j.Attempt != earlier.Job.Attempt:
 		return Answered{Job: j}, nil // the attempt is over and will be retried
 	}
 	changes, err := a.changes(j)

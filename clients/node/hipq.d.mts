@@ -1,18 +1,15 @@
 /** Enqueue jobs in your own transaction on MariaDB, MySQL or SQLite, and run them for hipq. */
 
-export class HipqError extends Error {}
-
-/** A live job of this type has the key. After pushMany, type and key are undefined. */
-export class DuplicateJob extends HipqError {
-  readonly queue: string
-  readonly type?: string
-  readonly key?: string
-}
-
-/** hipq refused a call. number is that of the procedure's error, or on SQLite the exit code of the command. */
-export class Refused extends HipqError {
+/** number is that of the error in the database, or on SQLite the exit code of the command; 0 is none. */
+export class HipqError extends Error {
   readonly number: number
 }
+
+/** A live job has the type and the key. */
+export class DuplicateJob extends HipqError {}
+
+/** hipq refused a call, and changed nothing. */
+export class Refused extends HipqError {}
 
 export class JobNotFound extends Refused {}
 
@@ -95,9 +92,9 @@ export class Client<C extends MySQLConnection | SQLiteConnection = MySQLConnecti
   retry (queue: string, job: JobName): Of<C, string>
   dismiss (queue: string, job: JobName): Of<C, string>
   reschedule (queue: string, job: JobName, when: { at: Date } | { in: number }): Of<C, string>
-  /** Ends the attempt of a job that awaits its answer. */
-  answer (queue: string, type: string, key: string, outcome?: 'finished' | 'retry' | 'failed', result?: unknown,
-    options?: { error?: string, retryAfter?: number }): Of<C, string>
+  /** Ends the attempt of a job that awaits its answer. release is no error, and uses up no attempt unless count is true. */
+  answer (queue: string, type: string, key: string, outcome?: 'finished' | 'retry' | 'failed' | 'release', result?: unknown,
+    options?: { error?: string, retryAfter?: number, count?: boolean }): Of<C, string>
 }
 
 /** Thrown by a job: it fails for good. */

@@ -1,36 +1,24 @@
-// Durable jobs on MariaDB, MySQL or SQLite: enqueue them in your own transaction, and run them for hipq. Types are in
-// hipq.d.mts.
-//
-//   const jobs = new Client(db, 'shop')  // db: your connection, whose transactions remain yours
-//   await jobs.push('emails', 'send', { order: 4711 }, { key: 'order-4711' })
-//
-//   await run({ send })  // the program of a stream
+// Durable jobs on MariaDB, MySQL or SQLite: README.md shows how to enqueue and run them, hipq.d.mts has the types.
 import { spawnSync } from 'node:child_process'
 import { createInterface } from 'node:readline'
 
-const MIB = 1 << 20
-
+/** The base of the errors that Client throws. Errors of the driver pass through. */
 export class HipqError extends Error {
   name = this.constructor.name
-}
-
-/** A live job of this type has the key. */
-export class DuplicateJob extends HipqError {
-  constructor (queue, type, key, cause) {
-    super(type == null ? `queue ${queue} has a live job with one of the keys` : `queue ${queue}: a live job of type ${type} has the key ${key}`, { cause })
-    Object.assign(this, { queue, type, key })
-  }
-}
-
-/** hipq refused a call. number is that of the procedure's error, or on SQLite the exit code of the command. */
-export class Refused extends HipqError {
   constructor (message, number, cause) {
     super(message, { cause })
     this.number = number
   }
 }
-
+/** A live job has the type and the key. */
+export class DuplicateJob extends HipqError {}
+/** hipq refused a call. number is that of the procedure's error, or on SQLite the exit code of the command. */
+export class Refused extends HipqError {}
 export class JobNotFound extends Refused {}
+
+// A column that isn't given; a text, in hex, which no character set, SQL mode or driver changes; a time from now.
+const SQLITE = { missing: 'NULL', text: hex => `CAST(X'${hex}' AS TEXT)`, soon: span => `strftime('%Y-%m-%d %H:%M:%f', 'now', '+${span} seconds')` }
+const MYSQL = { missing: 'DEFAULT', text: hex => `CONVERT(X'${hex}' USING utf8mb4)`, soon: span => `UTC_TIMESTAMP(6) + INTERVAL ${span} SECOND` }
 
 /** Works on your own connection. On SQLite, which is synchronous, so are all methods. */
 export class Client {
@@ -38,186 +26,132 @@ export class Client {
 
   constructor (connection, instance, { tables = {}, command = 'hipq', config } = {}) {
     this.#sqlite = typeof connection.prepare === 'function' && typeof connection.query !== 'function'
-    this.#db = !this.#sqlite && typeof connection.promise === 'function' ? connection.promise() : connection
-    this.#instance = instance
-    this.#tables = tables
-    this.#command = [command, ...(config ? ['--config', config] : [])]
+    this.#db = !this.#sqlite && typeof connection.promise === 'function' ? connection.promise() : connection;
+    [this.#instance, this.#tables, this.#command] = [instance, tables, [command, ...(config ? ['--config', config] : [])]]
   }
 
   push (queue, type, data, { onDuplicate = 'error', ...options } = {}) {
     const row = toRow({ type, data, ...options })
-    if (!['error', 'ignore', 'replace'].includes(onDuplicate) || (onDuplicate === 'replace' && this.#sqlite)) {
-      throw new TypeError(`onDuplicate is ${onDuplicate}`)
-    }
-    if (onDuplicate !== 'error' && !this.#sqlite) {
-      const { job_type: t, job_key: k, job_data: d, scheduled_run_time: when, time_windows: w, ...more } = row
-      const at = when instanceof FromNow ? { in: duration(when.seconds) } : when ? { at: when + 'Z' } : {}
-      const windows = w ? { time_windows: JSON.parse(w) } : {}
-      return this.#call('job_submit', [queue, t, k, d, { ...more, ...at, ...windows, on_duplicate: onDuplicate }], row => row.id)
-    }
-    return this.#insert(queue, [row], done => Number(done.insertId ?? done.lastInsertRowid), error => {
-      if (onDuplicate === 'ignore' && error instanceof DuplicateJob) return this.#find(queue, null, type, row.job_key).id
-      throw error
-    })
+    if (!(this.#sqlite ? ['error', 'ignore'] : ['error', 'ignore', 'replace']).includes(onDuplicate)) throw new TypeError(`onDuplicate is ${onDuplicate}`)
+    const conflict = onDuplicate === 'error' ? '' : 'ON CONFLICT (job_type, job_key, live) DO UPDATE SET job_key = job_key'
+    if (onDuplicate === 'error' || this.#sqlite) return this.#insert(queue, [row], done => done.id, conflict)
+    const { job_type: t, job_key: k, job_data: d, scheduled_run_time: when, ...more } = row
+    const time = when && { [when.endsWith('s') ? 'in' : 'at']: when }
+    return this.#call('job_submit', [queue, t, k, d, { ...more, ...time, on_duplicate: onDuplicate }], row => row.id)
   }
 
   pushMany (queue, jobs) {
-    const chunks = []
-    let size = Infinity
-    let count = 0
-    for (const job of jobs) {
-      const row = toRow(job)
-      const length = Buffer.byteLength(row.job_data ?? '')
-      if (size + length > MIB || chunks.at(-1).length === 500) {
-        chunks.push([])
-        size = 0
-      }
-      chunks.at(-1).push(row)
-      size += length
-      count++
+    const rows = Array.from(jobs, toRow)
+    const parts = []
+    let size = 0
+    for (const row of rows) {
+      size += 1000 + (row.job_data ?? '').length
+      const part = parts[Math.floor(size / 500000)] ??= []
+      part.push(row)
     }
-    const insert = () => chunks.length ? this.#insert(queue, chunks.shift(), insert) : count
+    const rest = Object.values(parts)
+    const insert = () => rest.length ? this.#insert(queue, rest.shift(), insert) : rows.length
     return this.#sqlite ? insert() : Promise.resolve().then(insert)
   }
 
   get (queue, job) {
-    if (this.#sqlite) return this.#find(queue, ...names(job))
-    return this.#call('job_get', [queue, ...names(job)], row => row ?? null).catch(error => {
-      if (error instanceof JobNotFound) return null
-      throw error
-    })
-  }
-
-  cancel (queue, job, { running = false } = {}) { return this.#act('cancel', queue, job, [{ running }], running ? ['--running'] : []) }
-  retry (queue, job) { return this.#act('retry', queue, job) }
-  dismiss (queue, job) { return this.#act('dismiss', queue, job) }
-
-  reschedule (queue, job, { at, in: span }) {
-    const [name, when] = span === undefined ? ['at', utc(at).replace(' ', 'T') + 'Z'] : ['in', duration(span)]
-    return this.#act('reschedule', queue, job, [{ [name]: when }], ['--' + name, when])
-  }
-
-  answer (queue, type, key, outcome = 'finished', result, { error, retryAfter } = {}) {
-    const text = result == null ? null : json(result)
+    const [id, type, key] = names(job)
     if (!this.#sqlite) {
-      const options = { ...(error == null ? {} : { error }), ...(retryAfter == null ? {} : { retry_after: duration(retryAfter) }) }
-      return this.#call('job_answer', [queue, null, type, key, outcome, text, options], row => row.state)
+      return this.#call('job_get', [queue, id, type, key], row => row).catch(error => error instanceof JobNotFound ? null : Promise.reject(error))
     }
-    if (retryAfter != null || !['finished', 'retry', 'failed'].includes(outcome)) {
-      throw new TypeError('outcome is finished, retry or failed; retryAfter needs MariaDB or MySQL')
-    }
-    const flags = outcome === 'finished' ? ['complete', ...(text === null ? [] : ['--data', text])] : ['fail', '--error', error ?? outcome]
-    return this.#run([...flags, ...(outcome === 'retry' ? ['--retry'] : [])], queue, [type, key], [null, type, key])
+    const where = id == null ? `job_type = ${this.#sql(type)} AND job_key = ${this.#sql(key)}` : `id = ${this.#sql(id)}`
+    return this.#query(`SELECT * FROM ${this.#table(queue, '$jobs')} WHERE ${where} ORDER BY state = 'final', id DESC LIMIT 1`, row => row ?? null)
   }
 
-  #act (name, queue, job, options = [], flags = []) {
-    if (!this.#sqlite) return this.#call('job_' + name, [queue, ...names(job), ...options], row => row.state)
-    const id = this.#find(queue, ...names(job))?.id ?? 0
-    return this.#run([name, ...flags], queue, [String(id)], [id, null, null])
+  cancel (queue, job, { running = false } = {}) { return this.#change('cancel', queue, job, { running }) }
+  retry (queue, job) { return this.#change('retry', queue, job) }
+  dismiss (queue, job) { return this.#change('dismiss', queue, job) }
+  reschedule (queue, job, { at, in: span }) { return this.#change('reschedule', queue, job, { [span === undefined ? 'at' : 'in']: time(at, span) }) }
+
+  answer (queue, type, key, outcome = 'finished', result, { error, retryAfter, count } = {}) {
+    const data = result == null ? undefined : json(result)
+    const options = { error, retry_after: time(undefined, retryAfter), count }
+    if (!this.#sqlite) return this.#call('job_answer', [queue, null, type, key, outcome, data, options], row => row.state)
+    const more = { finished: { data }, failed: {} }[outcome] ?? { [outcome]: true }
+    return this.#change(outcome === 'finished' ? 'complete' : 'fail', queue, { type, key }, { ...options, ...more })
   }
 
-  #run (command, queue, which, job) {
+  /** Calls the procedure, or on SQLite runs the command of this name, and returns the job's state. */
+  #change (name, queue, job, options) {
+    if (!this.#sqlite) return this.#call('job_' + name, [queue, ...names(job), ...(options ? [options] : [])], row => row.state)
+    const row = this.get(queue, job)
+    if (!row) throw new JobNotFound(`queue ${queue} has no such job`, 31007)
+    const flags = Object.entries(options ?? {}).flatMap(([option, value]) => value == null ? [] : [`--${option.replace('_', '-')}=${value}`])
+    const which = ['complete', 'fail'].includes(name) ? [row.job_type, row.job_key] : [String(row.id)]
     const [program, ...config] = this.#command
-    const done = spawnSync(program, [...config, ...command, '--', queue, ...which], { stdio: ['ignore', 'pipe', 'pipe'], encoding: 'utf8' })
+    const done = spawnSync(program, [...config, name, ...flags, '--', queue, ...which], { stdio: ['ignore', 'pipe', 'pipe'], encoding: 'utf8' })
     if (done.error) throw done.error
-    const found = this.#find(queue, ...job)
-    if (done.status !== 0) throw new (found ? Refused : JobNotFound)((done.stderr || done.stdout).trim(), done.status)
-    return found?.state
+    if (done.status !== 0) throw new Refused((done.stderr || done.stdout).trim(), done.status)
+    return this.get(queue, row.id)?.state ?? 'final'
   }
 
   #table (queue, more = '') { return '`' + (this.#tables[queue] ?? `${this.#instance}_${queue}`).replaceAll('`', '``') + more + '`' }
 
-  #insert (queue, rows, ok, bad = error => { throw error }) {
+  #call (name, values, ok) { return this.#query(`CALL ${this.#instance}_${name}(${values.map(value => this.#sql(value)).join(', ')})`, ok) }
+
+  #insert (queue, rows, ok, more = '') {
     const columns = [...new Set(rows.flatMap(Object.keys))]
-    const parameters = []
-    const missing = this.#sqlite ? 'NULL' : 'DEFAULT' // on SQLite, NULL is a column's default
-    const values = rows.map(row => `(${columns.map(name => this.#value(row[name], parameters, missing)).join(', ')})`)
-    return this.#query(`INSERT INTO ${this.#table(queue)} (${columns.join(', ')}) VALUES ${values.join(', ')}`, parameters, ok, error => {
-      const duplicate = this.#sqlite ? /UNIQUE.*\.job_key/.test(error.message) : error.errno === 1062 && error.message.includes('$live')
-      return bad(duplicate ? new DuplicateJob(queue, ...(rows.length > 1 ? [] : [rows[0].job_type, rows[0].job_key]), error) : error)
-    })
+    const values = rows.map(row => `(${columns.map(name => this.#sql(row[name], name)).join(', ')})`)
+    const job = rows.length > 1 ? 'one of the types and keys' : `type ${rows[0].job_type} has the key ${rows[0].job_key}`
+    const sql = `INSERT INTO ${this.#table(queue)} (${columns.join(', ')}) VALUES ${values.join(', ')} ${more}${this.#sqlite ? ' RETURNING id' : ''}`
+    return this.#query(sql, ok, `queue ${queue}: a live job of ${job}`)
   }
 
-  /** Returns the SQL of a value. Text travels in hex, which no character set, SQL mode or driver changes. */
-  #value (value, parameters, missing = 'NULL') {
-    if (value === undefined || value === null) return missing
-    if (value instanceof FromNow) {
-      parameters.push(this.#sqlite ? `+${value.seconds.toFixed(6)} seconds` : Math.floor(value.seconds * 1e6))
-      return this.#sqlite ? "strftime('%Y-%m-%d %H:%M:%f', 'now', ?)" : 'UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND'
+  #sql (value, column) {
+    const { missing, text, soon } = this.#sqlite ? SQLITE : MYSQL
+    if (value == null) return column ? missing : 'NULL'
+    if (typeof value === 'number') return String(value)
+    if (column === 'scheduled_run_time') return value.endsWith('s') ? soon(value.slice(0, -1)) : `'${value.slice(0, -1).replace('T', ' ')}'`
+    return text(Buffer.from(typeof value === 'string' ? value : json(value)).toString('hex'))
+  }
+
+  /** Calls ok with the first row, or the id of a new one. */
+  #query (sql, ok, duplicate) {
+    const bad = error => {
+      const { errno = 0, sqlMessage: message = error.message } = error
+      if ((errno === 1062 || this.#sqlite) && /[$.]live'?$/.test(message)) throw new DuplicateJob(duplicate, errno, error)
+      if (!(errno > 31000 && errno < 32000)) throw error
+      throw new (errno === 31007 ? JobNotFound : Refused)(message, errno, error)
     }
-    const text = typeof value === 'object' ? JSON.stringify(value) : value
-    const asHex = typeof text === 'string' && !this.#sqlite
-    parameters.push(asHex ? Buffer.from(text).toString('hex') : text)
-    return asHex ? 'CONVERT(UNHEX(?) USING utf8mb4)' : '?'
-  }
-
-  #call (name, values, ok) {
-    const parameters = []
-    const marks = values.map(value => this.#value(value, parameters)).join(', ')
-    return this.#query(`CALL ${this.#instance}_${name}(${marks})`, parameters, ([[row]]) => ok(row), error => {
-      if (!(error.errno > 31000 && error.errno < 32000)) throw error
-      throw new (error.errno === 31007 ? JobNotFound : Refused)(error.sqlMessage, error.errno, error)
-    })
-  }
-
-  #find (queue, id, type, key) {
-    const [where, values] = id != null ? ['id = ?', [id]] : ['job_type = ? AND job_key = ?', [type, key]]
-    const row = this.#db.prepare(`SELECT * FROM ${this.#table(queue, '$jobs')} WHERE ${where} ORDER BY id DESC LIMIT 1`).get(...values)
-    const read = ([name, value]) => [name, name.endsWith('_time') && value ? new Date(value.slice(0, 23).replace(' ', 'T') + 'Z') : value]
-    return row ? Object.fromEntries(Object.entries(row).map(read)) : null
-  }
-
-  #query (sql, values, ok, bad) {
     if (!this.#sqlite) { // query, not execute: each statement runs once
-      const plain = { sql, values, rowsAsArray: false, nestTables: false, namedPlaceholders: false, typeCast: asUTC }
-      return this.#db.query(plain).then(([result]) => ok(result), bad)
+      const plain = { sql, rowsAsArray: false, nestTables: false, namedPlaceholders: false, typeCast: asText }
+      return this.#db.query(plain).then(([found]) => ok(Array.isArray(found) ? read(found[0][0]) : { id: Number(found.insertId) }), bad)
     }
-    let done
-    try {
-      done = this.#db.prepare(sql).run(...values)
-    } catch (error) {
-      return bad(error)
-    }
-    return ok(done)
+    let rows
+    try { rows = this.#db.prepare(sql).all() } catch (error) { bad(error) }
+    return ok(read(rows[0]))
   }
-}
-
-function asUTC (field, next) {
-  if (field.type !== 'DATETIME') return next()
-  const text = field.string()
-  return text && new Date(text.replace(' ', 'T') + 'Z')
-}
-
-/** A time that the database's clock gives. */
-class FromNow {
-  constructor (seconds) { this.seconds = seconds }
-}
-
-const limits = { priority: [-2147483647, 2147483647], timeout: [1, 316224000], throttle_factor: [0, 2147483647] }
-
-/** Checks a job as the table would in strict mode, and as the next tick would. */
-function toRow ({ type, data, key, at, in: span, priority, timeout, weight, windows, shardKey, raw, ...unknown }) {
-  const given = { job_type: type, job_key: key, shard_key: shardKey, priority, timeout, throttle_factor: weight }
-  const row = Object.fromEntries(Object.entries(given).filter(([, value]) => value != null))
-  for (const [name, value] of Object.entries(row)) {
-    const [low, high] = limits[name] ?? []
-    const fits = high ? Number.isInteger(value) && value >= low && value <= high
-      : typeof value === 'string' && value && !value.includes('\0') && Buffer.from(value).toString() === value
-    if (!fits) throw new TypeError(`${name} is ${JSON.stringify(value)}`)
-  }
-  if (data != null) row.job_data = raw ? String(data) : json(data)
-  if (type == null || type === 'NONE' || /\p{Cc}/u.test(type) || ['', 'NONE'].includes(row.job_data) || (at != null && span != null)) {
-    throw new TypeError('a job needs a type without control characters, and no two times; NONE and empty text are no values')
-  }
-  if (Object.keys(unknown).length) throw new TypeError(`unknown options: ${Object.keys(unknown)}`)
-  if (at != null) row.scheduled_run_time = utc(at)
-  if (span != null) row.scheduled_run_time = new FromNow(seconds(span))
-  if (windows != null) row.time_windows = json(windows)
-  return row
 }
 
 const names = job => typeof job === 'object' ? [null, job.type, job.key] : [job, null, null]
-const duration = span => `${seconds(span).toFixed(6)}s`
+const asText = (field, next) => field.type === 'DATETIME' ? field.string() : next()
+const toDate = text => new Date(text.slice(0, 23).replace(' ', 'T') + 'Z')
+const read = row => row && Object.fromEntries(Object.entries(row).map(([name, value]) => [name, name.endsWith('_time') && value ? toDate(value) : value]))
+
+// Numbers that a session without strict mode would change without a word.
+const limits = { priority: [-2147483647, 2147483647], timeout: [1, 316224000], throttle_factor: [0, 2147483647] }
+
+/** Returns a job's columns, checked as the table would in strict mode, and as the next tick would. */
+function toRow ({ type, data, key, at, in: span, priority, timeout, weight, windows, shardKey, raw, ...unknown }) {
+  const row = { job_type: type, job_key: key, shard_key: shardKey, priority, timeout, throttle_factor: weight }
+  for (const [name, value] of Object.entries(row)) {
+    const [low, high] = limits[name] ?? []
+    const fits = high ? Number.isInteger(value) && value >= low && value <= high : typeof value === 'string' && value && !value.includes('\0') && value.isWellFormed()
+    if (value != null && !fits) throw new TypeError(`${name} is ${JSON.stringify(value)}`)
+  }
+  const text = data == null || raw ? data : json(data)
+  if (type == null || type === 'NONE' || /\p{Cc}/u.test(type) || ['', 'NONE'].includes(text) || (at != null && span != null)) {
+    throw new TypeError('a job needs a type without control characters, and no two times; NONE and empty text are no values')
+  }
+  if (Object.keys(unknown).length) throw new TypeError(`unknown options: ${Object.keys(unknown)}`)
+  const all = { ...row, job_data: text, scheduled_run_time: time(at, span), time_windows: windows }
+  return Object.fromEntries(Object.entries(all).filter(([, value]) => value != null))
+}
 
 function json (value) {
   const text = JSON.stringify(value, (_, v) => {
@@ -228,31 +162,26 @@ function json (value) {
   return text
 }
 
-function utc (at) {
-  if (!(at instanceof Date) || !(at >= 0 && at < Date.UTC(9999, 0))) throw new TypeError(`${at} is no Date from 1970 to 9998`)
-  return at.toISOString().replace('T', ' ').slice(0, -1)
+/** Returns a Date in UTC, or seconds from now, as hipq reads them. */
+function time (at, span) {
+  if (span != null && !(typeof span === 'number' && span >= 0 && span <= 1e11)) throw new TypeError(`${span} is no number of seconds from now`)
+  if (at != null && !(at instanceof Date && at >= 0 && at < Date.UTC(9999, 0))) throw new TypeError(`${at} is no Date from 1970 to 9998`)
+  return span == null ? at?.toISOString() : `${span.toFixed(6)}s`
 }
 
-function seconds (span) {
-  if (!(typeof span === 'number' && span >= 0 && span <= 1e11)) throw new TypeError(`${span} is no number of seconds from now`)
-  return span
-}
-
-/** Thrown by a job: it fails for good. */
-export class GiveUp extends Error {
-  name = 'GiveUp'
-}
-
+/** The base of what a job throws to end its attempt. after is in seconds. */
+class Outcome extends Error { name = this.constructor.name }
+/** The job fails for good. */
+export class GiveUp extends Outcome { outcome = 'failed' }
 /** An error of the job. It runs again after so many seconds, or as its retry policy says. */
-export class Retry extends Error {
-  name = 'Retry'
+export class Retry extends Outcome {
+  outcome = 'retry'
   constructor (message = 'retry', after) { super(message); this.after = after }
 }
-
 /** No error: the job runs again after so many seconds. */
-export class Release extends Error {
-  name = 'Release'
-  constructor (after = 0, { count = false } = {}) { super('released'); Object.assign(this, { after, count }) }
+export class Release extends Outcome {
+  outcome = 'release'
+  constructor (after = 0, { count = false } = {}) { super(); Object.assign(this, { after, count }) }
 }
 
 /** Runs a stream's jobs: {type: job => result}, '*' for all other types; as many at once as in_flight says. With
@@ -270,14 +199,14 @@ export async function run (functions, { connection } = {}) {
     const { id, queue, job_type: type, job_key: key, job_data: data, attempt, interrupts = 0, token, timeout_ms: ms } = JSON.parse(line)
     const progress = (percent, note) => { say({ id, token, progress: percent, note }) }
     const job = { id, queue, type, key, data: decoded(data), attempt, interrupts, token, timeout: ms / 1000, signal: stopping.signal, progress }
-    const answer = perform(functions, job, connection).then(reply => say({ id, ...reply })).finally(() => running.delete(answer))
+    const answer = perform(functions, job, connection).then(reply => say({ id, token, ...reply })).finally(() => running.delete(answer))
     running.add(answer)
     return answer
   }
   say({ ready: true })
   for await (const line of lines) {
-    if (connection) await start(line)
-    else start(line)
+    const answer = start(line)
+    if (connection) await answer
   }
   await Promise.all(running)
   process.off('SIGTERM', stop)
@@ -290,48 +219,32 @@ function decoded (data) {
 }
 
 async function perform (functions, job, connection) {
-  const find = type => Object.hasOwn(functions, type) ? functions[type] : undefined
-  const handle = find(job.type) ?? find('*')
-  if (!handle) return { outcome: 'failed', error: `no function for the type ${job.type}` }
   let reply
   try {
-    const result = await handle(job)
-    reply = { outcome: 'finished', ...(result == null ? {} : { result: JSON.parse(json(result)) }) }
-    if (Buffer.byteLength(JSON.stringify(reply)) > MIB - 100) throw new RangeError('the result has more than 1 MiB')
+    const type = [job.type, '*'].find(type => Object.hasOwn(functions, type))
+    if (!type) throw new GiveUp(`no function for the type ${job.type}`)
+    const result = await functions[type](job)
+    reply = { outcome: 'finished', result: result == null ? undefined : JSON.parse(json(result)) }
+    if (Buffer.byteLength(JSON.stringify(reply)) > 1048000) throw new RangeError('the result has more than 1 MiB')
   } catch (error) {
     const message = String(error?.message ?? error).slice(0, 2000)
-    if (error instanceof GiveUp) reply = { outcome: 'failed', error: message }
-    else if (error instanceof Retry) reply = { outcome: 'retry', error: message, ...(error.after == null ? {} : { retry_after: duration(error.after) }) }
-    else if (error instanceof Release) reply = { outcome: 'release', retry_after: duration(error.after), count: error.count }
-    else {
-      console.error(error)
-      reply = { outcome: 'retry', error: `${error?.name ?? 'Error'}: ${message}` }
-    }
+    if (!(error instanceof Outcome)) console.error(error)
+    reply = !(error instanceof Outcome) ? { outcome: 'retry', error: `${error?.name ?? 'Error'}: ${message}` }
+      : { outcome: error.outcome, error: message || undefined, retry_after: time(undefined, error.after), count: error.count }
   }
-  try {
-    if (connection && await leftOpen(connection) && reply.outcome === 'finished') {
-      reply = { outcome: 'retry', error: 'the job left a transaction open, which was rolled back' }
-    }
-  } catch (error) {
-    if (reply.outcome === 'finished') reply = { outcome: 'retry', error: `the connection is lost: ${error.message}` }
-  }
-  return reply
+  const wrong = connection && await leftOpen(connection)
+  return wrong && reply.outcome === 'finished' ? { outcome: 'retry', error: wrong } : reply
 }
 
-/** Says whether the connection has an open transaction, and rolls it back. */
+/** Rolls back the transaction that the connection has open, and returns what is wrong with it, if anything. */
 async function leftOpen (connection) {
-  if (typeof connection.query !== 'function') {
-    const open = connection.inTransaction ?? connection.isTransaction
-    if (open) connection.exec('ROLLBACK')
-    return open
-  }
+  const sqlite = typeof connection.query !== 'function'
   const db = typeof connection.promise === 'function' ? connection.promise() : connection
-  try {
-    await db.query('SET TRANSACTION READ WRITE') // an error within a transaction
-    return false
+  try { // SET TRANSACTION is an error within a transaction
+    if (sqlite ? !(db.inTransaction ?? db.isTransaction) : await db.query('SET TRANSACTION READ WRITE')) return
   } catch (error) {
-    if (error.errno !== 1568) throw error
+    if (error.errno !== 1568) return `the connection is lost: ${error.message}`
   }
-  await db.query('ROLLBACK')
-  return true
+  await (sqlite ? db.exec('ROLLBACK') : db.query('ROLLBACK'))
+  return 'the job left a transaction open, which was rolled back'
 }

@@ -85,6 +85,28 @@ func TestAnswerEndsAnAsynchronousJob(t *testing.T) {
 	})
 }
 
+// A release, of a job whose handler has ended or still runs, is no error.
+func TestAnswerReleases(t *testing.T) {
+	suiteWith(t, asynchronous, func(s env) {
+		s.add(job.Params{Type: "send", Key: "a"}, job.Params{Type: "send", Key: "b"})
+		fails(t, job.ErrInvalid)(s.answer(queue.Answer{Key: "a", Verdict: job.Finished, RetryAfter: time.Hour}))
+		jobs := s.start("w1", 2)
+		s.settle("w1", done, jobs[0])
+		for i, j := range jobs {
+			for _, changed := range []bool{true, false} {
+				got, err := s.answer(queue.Answer{Key: j.Key, Verdict: job.Released, RetryAfter: time.Hour, Count: i == 1})
+				ensure(t, err == nil && got.Changed == changed, "%+v, %v", got, err)
+			}
+		}
+		s.settle("w1", job.Outcome{Verdict: job.TryAgain, Error: "no"}, jobs[1])
+		for i, j := range jobs {
+			after := s.wantState(j.ID, job.Retry, "scheduled", 1)
+			ensure(t, after.Error == job.None && after.Uncounted == 1-i && after.ScheduledRunTime.Sub(after.UpdateTime) > 50*time.Minute, "%+v", after)
+			s.wantHistory(j.ID, "added/0 starting/1 released/1")
+		}
+	})
+}
+
 // An answer while the handler runs counts. The handler's own later outcome doesn't, and its lock isn't lost.
 func TestAnswerBeforeTheHandlersWord(t *testing.T) {
 	parallel(t)

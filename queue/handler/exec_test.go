@@ -47,6 +47,8 @@ func TestExecOutcome(t *testing.T) {
 		{"weeks and days", `echo '{"outcome":"retry","error":"x","retry_after":"1w2d"}'`, job.Outcome{Verdict: retry, Error: "x", RetryAfter: 9 * 24 * time.Hour}},
 		{"seconds", `echo '{"outcome":"retry","error":"x","retry_after":90}'`, job.Outcome{Verdict: retry, Error: "x", RetryAfter: 90 * time.Second}},
 		{"half seconds", `echo '{"outcome":"retry","error":"x","retry_after":1.5}'`, job.Outcome{Verdict: retry, Error: "x", RetryAfter: 1500 * time.Millisecond}},
+		{"decimals", `echo '{"outcome":"retry","error":"x","retry_after":"1m0.250000s"}'`, job.Outcome{Verdict: retry, Error: "x", RetryAfter: 60250 * time.Millisecond}},
+		{"two points", `echo '{"outcome":"retry","error":"x","retry_after":"1.2.3s"}'`, job.Outcome{Verdict: retry, Error: `x (retry_after ignored: "1.2.3s" is not a duration; write a number and a unit (s, m, h, d, w), or a number of seconds)`}},
 		{"no wish", `echo '{"outcome":"retry","error":"x","retry_after":0}'`, job.Outcome{Verdict: retry, Error: "x"}},
 		{"an empty wish", `echo '{"outcome":"retry","error":"x","retry_after":""}'`, job.Outcome{Verdict: retry, Error: "x"}},
 		{"at once", `echo '{"outcome":"retry","error":"x","retry_after":"0s"}'`, job.Outcome{Verdict: retry, Error: "x", RetryAfter: 1}},

@@ -221,13 +221,13 @@ func parseRetryAfter(raw json.RawMessage) (time.Duration, error) {
 	return time.Duration(seconds * float64(time.Second)), nil
 }
 
-// parseDelay parses whole numbers with units: "30s", "5m", "1h30m", "2d", "1w".
+// parseDelay parses numbers with units: "30s", "0.5s", "1h30m", "2d", "1w".
 func parseDelay(text string) (time.Duration, error) {
 	var sum time.Duration
 	rest := text
 	for rest != "" {
-		digits := len(rest) - len(strings.TrimLeft(rest, "0123456789"))
-		n, err := strconv.ParseInt(rest[:digits], 10, 64)
+		digits := len(rest) - len(strings.TrimLeft(rest, "0123456789."))
+		n, err := strconv.ParseFloat(rest[:digits], 64)
 		if err != nil || digits == len(rest) {
 			return 0, fmt.Errorf("%.40q is not a duration; write a number and a unit (s, m, h, d, w), or a number of seconds", text)
 		}
@@ -235,10 +235,10 @@ func parseDelay(text string) (time.Duration, error) {
 		if unit == 0 {
 			return 0, fmt.Errorf("%.40q has an unknown unit; write s, m, h, d or w", text)
 		}
-		if n > int64((math.MaxInt64-sum)/unit) {
+		if n >= float64(math.MaxInt64-sum)/float64(unit) {
 			return 0, fmt.Errorf("%.40q is too long", text)
 		}
-		sum += time.Duration(n) * unit
+		sum += time.Duration(n * float64(unit))
 		rest = rest[digits+1:]
 	}
 	return sum, nil

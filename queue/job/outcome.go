@@ -1,6 +1,7 @@
 package job
 
 import (
+	"cmp"
 	"strings"
 	"time"
 )
@@ -85,13 +86,20 @@ func OverrideOfLost(heard time.Time) string {
 	return lostAt + heard.UTC().Format(lostLayout)
 }
 
-// RetryOverride returns the handler's wish as stored with a job that waits for its retry decision: never, a delay, or None.
+// RetryOverride returns the wish of a handler or an answer as stored with a job whose attempt hasn't ended: never, a release, a
+// delay, or None.
 func (o Outcome) RetryOverride() string {
+	after := ""
+	if o.RetryAfter > 0 {
+		after = strings.Replace(o.RetryAfter.String(), "µ", "u", 1) // the column is ASCII
+	}
 	switch {
 	case o.Verdict == Failed:
 		return overrideNever
-	case o.RetryAfter > 0:
-		return strings.Replace(o.RetryAfter.String(), "µ", "u", 1) // the column is ASCII
+	case o.Verdict == Released && o.Count:
+		return strings.TrimSpace(overrideRelease + overrideCount + " " + after)
+	case o.Verdict == Released:
+		return strings.TrimSpace(overrideRelease + " " + after)
 	}
-	return None
+	return cmp.Or(after, None)
 }

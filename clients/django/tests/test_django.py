@@ -3,10 +3,12 @@
 They run a real hipq: the one in HIPQ_TEST_HIPQ, else one that they build. They use SQLite, and the server in
 HIPQ_TEST_MYSQL_DSN, if it is set.
 """
+import contextlib
 import json
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -95,16 +97,27 @@ class Cases:
     def jobs(self, queue="default"):
         return {job["id"]: job for job in map(json.loads, self.hipq("jobs", queue, "--json", "--limit", "5000").splitlines())}
 
-    def work(self, seconds=60):
-        """Runs hipq until no task is live."""
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
+    def work(self, seconds=120):
+        """Runs hipq until no task is live, as long as tasks end."""
+        ended, end = -1, 0
+        while True:
             self.hipq("work")
             jobs = [*self.jobs().values(), *self.jobs("emails").values()]
-            if all(job["state"] == "final" for job in jobs):
+            live = [job for job in jobs if job["state"] != "final"]
+            if not live:
                 return jobs
+            if len(jobs) - len(live) > ended:
+                ended, end = len(jobs) - len(live), time.monotonic() + seconds
+            if time.monotonic() > end:
+                self.fail(live)
             time.sleep(0.2)
-        self.fail([job for job in jobs if job["state"] != "final"])
+
+    def count(self, table):
+        """The rows of a table, which is read without Django."""
+        if self.mysql:
+            return self.sql(f"SELECT COUNT(*) FROM {self.env['DATABASE']}.{table}")[0][0]
+        with contextlib.closing(sqlite3.connect(self.env["FILE"], timeout=20)) as db:
+            return db.execute(f"SELECT COUNT(*) FROM {table}").fetchone()[0]
 
     def trace(self):
         return self.shell("for t in models.Trace.objects.order_by('pk'): print(t.line)").splitlines()
@@ -214,7 +227,7 @@ class Cases:
         self.assertGreaterEqual(len([line for line in trace if line.startswith("kept")]), 6)  # they are retried
         self.assertIn("counted 1", trace)
         errors = {job["error"] for job in self.jobs().values()}
-        self.assertEqual(errors, {None, "the task left a transaction open, which was rolled back"})
+        self.assertEqual(errors, {None, "the job left a transaction open, which was rolled back"})
 
     def test_release(self):
         self.shell("tasks.released.delay()")
@@ -227,37 +240,36 @@ class Cases:
         self.assertIn("timeout after 1s", list(self.jobs().values())[0]["error"])
 
     def test_nothing_is_lost(self):
-        """Workers are terminated and killed, programs are killed, connections are cut, in the middle of 300 tasks."""
-        self.shell("from django.db import transaction\nwith transaction.atomic():\n for n in range(300): tasks.counted.delay(n, 0.05)")
-        kills = {"TERM to hipq": 0, "KILL to hipq": 0, "KILL to a program": 0, "KILL of connections": 0}
-        begin = time.monotonic()
-        while time.monotonic() < begin + 90:
+        """Workers are terminated and killed, programs are killed, connections are cut, in the middle of 200 tasks."""
+        self.shell("from django.db import transaction\nwith transaction.atomic():\n for n in range(200): tasks.counted.delay(n, 0.05)")
+        kills = ["TERM to hipq", "KILL to hipq", "KILL to a program", "KILL of connections"]
+        for how in kills if self.mysql else kills[:3]:
             worker = subprocess.Popen([binary(), "work"], env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            time.sleep(1.2)
-            how = min(kills, key=kills.get)
-            kills[how] += worker.poll() is None
+            before, end = self.count("trace"), time.monotonic() + 60
+            while self.count("trace") < before + 20 and time.monotonic() < end:  # in the middle of them, however slow the machine is
+                time.sleep(0.05)
+            self.assertIsNone(worker.poll(), how)
             if how.endswith("hipq"):
                 worker.send_signal(signal.SIGTERM if how.startswith("TERM") else signal.SIGKILL)
             elif how == "KILL to a program":
                 subprocess.run(["pkill", "-KILL", "-P", str(worker.pid), "-f", "hipq_stream"])
-            elif self.mysql:
+            else:
                 for id, in self.sql(f"SELECT id FROM information_schema.processlist WHERE db = '{self.env['DATABASE']}'"):
                     try:
                         self.sql(f"KILL {id}")
                     except Exception as error:
                         self.assertEqual(error.args[0], 1094)  # it is gone
+            time.sleep(0.5)
+            worker.terminate()
             worker.wait(60)
-            jobs = self.jobs().values()
-            if all(job["state"] == "final" for job in jobs):
-                break
         self.work()
         jobs = list(self.jobs().values())
         self.assertEqual([job["error"] for job in jobs if job["error"]], [])
         lines = [int(line.split()[1]) for line in self.trace()]
-        self.assertEqual(sorted(set(lines)), list(range(300)))
+        self.assertEqual(sorted(set(lines)), list(range(200)))
         more = sum(job["attempt"] - 1 for job in jobs)  # also those that found no program, because two were killed in a row
-        self.assertLessEqual(len(lines) - 300, more)  # each repetition has its attempt
-        print(f"{type(self).__name__}: {kills}: {more} more attempts, {len(lines) - 300} tasks ran twice", file=sys.stderr)
+        self.assertLessEqual(len(lines) - 200, more)  # each repetition has its attempt
+        print(f"{type(self).__name__}: {more} more attempts, {len(lines) - 200} tasks ran twice", file=sys.stderr)
 
 
 class SQLite(Cases, unittest.TestCase):

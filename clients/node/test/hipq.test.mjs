@@ -12,7 +12,7 @@ import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Client, DuplicateJob, HipqError, JobNotFound, Refused } from '../hipq.mjs'
-import { connect, drivers, to } from './databases.mjs'
+import { connect, drivers, load, to } from './databases.mjs'
 
 const here = import.meta.dirname ?? new URL('.', import.meta.url).pathname
 const types = ['echo', 'leave', 'keep', 'give_up', 'retry', 'release', 'fail', 'unsendable', 'large', 'sleep', 'unknown', 'send']
@@ -24,7 +24,7 @@ if (!binary) {
 
 for (const [driver, module] of Object.entries(drivers)) {
   const sqlite = module.includes('sqlite')
-  const missing = sqlite || process.env.HIPQ_TEST_MYSQL_DSN ? await import(module).then(() => false, error => error.message) : 'HIPQ_TEST_MYSQL_DSN is not set'
+  const missing = sqlite || process.env.HIPQ_TEST_MYSQL_DSN ? await load(module).then(() => false, error => error.message) : 'HIPQ_TEST_MYSQL_DSN is not set'
   const required = process.env.HIPQ_TEST_REQUIRE_MYSQL && module !== 'node:sqlite'
   describe(driver, { skip: !required && missing, concurrency: 1 }, () => tests(driver, sqlite))
 }
@@ -91,6 +91,7 @@ queues:
 
   const all = (queue = 'emails') => hipq('jobs', queue, '--json', '--limit', '2000').split('\n').filter(Boolean).map(line => JSON.parse(line))
   const byKey = () => Object.fromEntries(all().map(job => [job.job_key, job]))
+  const states = (queue, id) => hipq('activity', '--queue', queue, '--job', String(id), '--json').split('\n').filter(Boolean).map(line => JSON.parse(line).state)
   const shown = id => JSON.parse(hipq('show', 'emails', String(id), '--json'))
 
   async function work () {
@@ -136,7 +137,7 @@ queues:
     const push = async (...more) => jobs.push(...more)
     await assert.rejects(push('emails', 'send', null, { key: 'one' }), error => {
       assert.ok(error instanceof DuplicateJob)
-      assert.deepEqual([error.queue, error.type, error.key, error.name], ['emails', 'send', 'one', 'DuplicateJob'])
+      assert.deepEqual([error.message, error.name], ['queue emails: a live job of type send has the key one', 'DuplicateJob'])
       return true
     })
     await jobs.push('emails', 'echo', null, { key: 'one' }) // another type; the transaction goes on
@@ -227,12 +228,19 @@ queues:
   })
 
   it('answers', async () => {
-    for (const key of ['a', 'b', 'c']) await jobs.push('requests', 'upload', null, { key })
+    for (const key of ['a', 'b', 'c', 'd', 'e']) await jobs.push('requests', 'upload', null, { key })
     hipq('work')
     await jobs.answer('requests', 'upload', 'a', 'finished', { receipt: 17 })
     await jobs.answer('requests', 'upload', 'b', 'failed', null, { error: 'no such customer' })
-    await jobs.answer('requests', 'upload', 'c', 'retry', null, { error: 'busy' })
-    await assert.rejects(async () => jobs.answer('requests', 'upload', 'd'), JobNotFound)
+    await jobs.answer('requests', 'upload', 'c', 'retry', null, { error: 'busy', retryAfter: 60.5 })
+    assert.equal(await jobs.answer('requests', 'upload', 'd', 'release', null, { retryAfter: 3600 }), 'retry')
+    await jobs.answer('requests', 'upload', 'e', 'release', null, { count: true })
+    await assert.rejects(async () => jobs.answer('requests', 'upload', 'f'), JobNotFound)
+    hipq('work') // on SQLite, a worker decides on the retry
+    const [c, d] = [await jobs.get('requests', { type: 'upload', key: 'c' }), await jobs.get('requests', { type: 'upload', key: 'd' })]
+    assert.deepEqual([c.error, d.error], ['busy', null])
+    assert.ok(Math.abs(from(c) - 60.5) < 30 && Math.abs(from(d) - 3600) < 30)
+    assert.deepEqual(states('requests', d.id), ['added', 'starting', 'released'])
     const [a, b] = [await jobs.get('requests', { type: 'upload', key: 'a' }), await jobs.get('requests', { type: 'upload', key: 'b' })]
     assert.deepEqual([a.state, JSON.parse(a.result), b.state, b.error], ['final', { receipt: 17 }, 'final', 'no such customer'])
   })
@@ -283,6 +291,7 @@ queues:
       unsendable: [2, 'TypeError: Do not know how to serialize a BigInt'], large: [2, 'RangeError: the result has more than 1 MiB'],
       unknown: [1, 'no function for the type unknown']
     })
+    assert.deepEqual(states('emails', ids.release), ['added', 'starting', 'released', 'starting', 'finished'])
     const echo = shown(ids.echo)
     assert.deepEqual(echo.result, { data: { x: ['ü', 1.5, null] }, key: join(dir, 'echo'), attempt: 1, timeout: 20 })
     assert.match(JSON.stringify(echo), /outcome.{1,8}failed/) // in the log

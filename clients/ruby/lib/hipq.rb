@@ -72,12 +72,13 @@ module Hipq
     def reschedule(queue, id_or_type, key = nil, **time) =
       change("reschedule", queue, id_or_type, key, time.to_h { |option, value| [option, value(option, value)] })
 
-    # Ends a job that awaits its answer. outcome is "finished", "retry" or "failed"; retry_after is in seconds.
-    def answer(queue, type, key, outcome, result = nil, error: nil, retry_after: nil)
+    # Ends a job that awaits its answer. outcome is "finished", "failed", "retry", or "release", which is no error and uses up
+    # no attempt unless count is true; retry_after goes with the last two, in seconds.
+    def answer(queue, type, key, outcome, result = nil, error: nil, retry_after: nil, count: nil)
       result = JSON.generate(result) unless result.nil?
-      options = { error: error, retry_after: retry_after && "#{retry_after}s" }.compact
+      options = { error: error, retry_after: retry_after && "#{retry_after}s", count: count }.compact
       return call("job_answer", queue, nil, type, key, outcome, result, options)[:state] unless @sqlite
-      options = { data: result, retry: outcome.to_s == "retry" || nil, **options }
+      options = { data: result, **options, **(%w[retry release].include?(outcome.to_s) ? { outcome => true } : {}) }
       hipq(outcome.to_s == "finished" ? "complete" : "fail", options, name(queue), type, key)[:state]
     end
 

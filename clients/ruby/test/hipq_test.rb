@@ -74,6 +74,8 @@ module Cases
 
   def jobs(queue = "emails") = hipq("jobs", queue, "--json", "--limit=0").lines.map { |line| JSON.parse(line) }.sort_by { |job| job["id"] }
 
+  def states(queue, id) = hipq("activity", "--queue", queue, "--job", id.to_s, "--json").lines.map { |line| JSON.parse(line)["state"] }
+
   def count(table) = @client.send(:query, "SELECT COUNT(*) AS n FROM #{table}")[0][:n].to_i
 
   def transaction
@@ -196,7 +198,7 @@ module Cases
 
   def test_retry_dismiss_answer
     ask = @client.push("letters", "ask", key: "a")
-    @client.push("letters", "ask", key: "b")
+    %w[b e f].each { |key| @client.push("letters", "ask", key: key) }
     bad = @client.push("letters", "bad", key: "c")
     also = @client.push("letters", "bad", key: "d")
     hipq("work") rescue nil # a failed job is mailed
@@ -205,6 +207,14 @@ module Cases
     assert_equal([ask, '{"receipt":17}'], @client.get("letters", "ask", "a").values_at(:id, :result))
     assert_equal("final", @client.answer("letters", "ask", "b", "failed", error: "no such customer"))
     assert_equal("no such customer", @client.get("letters", "ask", "b")[:error])
+    assert_equal("retry", @client.answer("letters", "ask", "e", "release", retry_after: 60.5))
+    @client.answer("letters", "ask", "f", "release", retry_after: 3600, count: true)
+    { "e" => 60.5, "f" => 3600 }.each do |key, after|
+      job = @client.get("letters", "ask", key)
+      assert_nil(job[:error])
+      assert_in_delta(Time.now + after, job[:scheduled_run_time], 10)
+      assert_equal(%w[added starting released], states("letters", job[:id]))
+    end
     @client.retry("letters", "bad", "c")
     assert_equal("initial", @client.get("letters", "bad", "c")[:state])
     assert_operator(@client.get("letters", "bad", "c")[:id], :>, bad)
@@ -221,6 +231,7 @@ module Cases
     assert_includes([nil, 40], done["progress"]["progress"]) # nil if the attempt ended before hipq wrote it
     assert_equal([1, "no such customer"], done["gives_up"].values_at("attempt", "error"))
     assert_equal([2, "free"], done["busy"].values_at("attempt", "result"))
+    assert_equal(%w[added starting released starting finished], states("emails", ids["waits"]))
     assert_equal([2, "RuntimeError: a bug \uFFFD"], done["raises"].values_at("attempt", "error"))
     assert_equal([2, "SystemExit: exit"], done["exits"].values_at("attempt", "error"))
     assert_match(/GeneratorError/, done["not_json"]["error"])

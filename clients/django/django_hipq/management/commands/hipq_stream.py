@@ -46,10 +46,7 @@ def tidy():
     for connection in db.connections.all():
         if connection.connection is None:
             continue
-        try:
-            left = "the task left a transaction open, which was rolled back" if connection.in_atomic_block or hipq.left_open(connection) else None
-        except Exception as lost:
-            left = f"the connection {connection.alias} is lost: {lost}"
+        left = hipq.left_open(connection) or connection.in_atomic_block and "the task left an atomic block open, which was rolled back"
         if left or connection.autocommit != connection.settings_dict["AUTOCOMMIT"]:
             error = error or left
             try:
@@ -80,8 +77,8 @@ def perform(job):
         if error.__cause__:
             traceback.print_exc()
         raise
-    except (db.OperationalError, db.InterfaceError):
-        raise  # the database's fault, not the task's: hipq's retry policy decides
+    except (db.OperationalError, db.InterfaceError, hipq.JobTimeout):
+        raise  # not the task's fault: hipq's retry policy decides
     except Exception as error:
         traceback.print_exc()
         name = type(error).__name__ if task else backend.path_of(error)
