@@ -204,7 +204,7 @@ func (p *plight) full() (string, func()) {
 
 // tables are all of the instance.
 func (r *round) tables() (all []string) {
-	query := "SHOW TABLES LIKE 'proof\\_%'"
+	query := "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE() AND table_type = 'BASE TABLE' AND table_name LIKE 'proof\\_%'"
 	if r.driver == "sqlite" {
 		query = "SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE 'proof%'"
 	}
