@@ -345,6 +345,42 @@ func TestChosen(t *testing.T) {
 	b.waitFor("Run now 200 jobs of emails?")
 }
 
+// TestBackTicks: a browser that goes back ticks no other jobs than were chosen.
+func TestBackTicks(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	s.fail(5, "exit status 1")
+	b := s.enter()
+	path := "/queues/emails?status=failed"
+	b.open(s.base + path)
+	const ticked = `[...document.querySelectorAll(".chosen input:checked, .chooser input:checked")].map((e) => e.value).join()`
+	tick := func(boxes string) {
+		t.Helper()
+		value[int](b, `document.querySelectorAll("`+boxes+`").forEach((e) => e.click()), 0`)
+	}
+	back := func(what string) {
+		t.Helper()
+		b.do(chromedp.NavigateBack())
+		b.wait(`location.pathname === "/queues/emails" && document.readyState === "complete" && document.querySelector(".chosen")`)
+		time.Sleep(300 * time.Millisecond) // the browser restores what was typed
+		got := value[string](b, ticked)
+		dbtest.Ensure(t, got == "" || got == "5,4", "%s: ticked are %s", what, got)
+	}
+	tick("#box-5, #box-4")
+	b.do(chromedp.Click(chromedp.CSS("li.row a")))
+	b.wait(`location.pathname.startsWith("/queues/emails/jobs/")`)
+	s.fail(2, "exit status 1")
+	back("from a job")
+	b.open(s.base + path)
+	tick("#box-7, .chooser [name=all]")
+	b.click("Dismiss")
+	b.waitFor("Dismiss 7 jobs of emails?")
+	b.do(chromedp.NavigateBack())
+	b.wait(`location.pathname === "/queues/emails" && document.querySelector(".chosen")`)
+	time.Sleep(300 * time.Millisecond)
+	dbtest.Same(t, value[string](b, ticked), "", "from the question")
+}
+
 // TestCalm: while somebody chooses among rows, news wait for her; what she has selected, scrolled and opened stays.
 func TestCalm(t *testing.T) {
 	t.Parallel()
