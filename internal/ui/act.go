@@ -100,7 +100,9 @@ func (s *Server) changeJobs(v *view, q *queue.Queue) error {
 	}
 	t := &task{selection: sel, All: v.r.Form.Has("all"), Back: here(v.r.PostForm.Get("back"))}
 	if t.action, err = v.action(v.r.PostForm.Get("at")); err != nil {
-		return v.back(nil, t.Back, err.Error())
+		v.Bad = true
+		page, _, _ := strings.Cut(t.Back, "?")
+		return v.back(nil, page+"?"+string(query("at", v.r.PostForm.Get("at"))), err.Error())
 	}
 	var ids []int64
 	for _, text := range v.r.PostForm["id"] {
@@ -157,7 +159,7 @@ func (s *Server) changeFailures(v *view) error {
 // ask asks before a task is done that ends jobs or changes many.
 func (s *Server) ask(v *view, t *task) error {
 	s.tasks.add(t)
-	if t.Total == 0 {
+	if v.Bad = t.Total == 0; v.Bad {
 		return v.back(nil, t.Back, "No job was chosen, so nothing was changed.")
 	}
 	if j, err := t.parts[0].Get(v.r.Context(), t.parts[0].ids[0]); err == nil { // which may be gone

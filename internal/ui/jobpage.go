@@ -58,7 +58,8 @@ func (p jobPage) Spans() (spans []span) {
 				add(p.Entries[n-1].At, e.At, "wait", "waited")
 			}
 			end, state := p.now, e.State
-			if next := p.Entries[n+1:]; len(next) > 0 {
+			stopping := func(e activity.Entry) bool { return e.State == activity.Stopping } // it runs on
+			if next := slices.DeleteFunc(slices.Clone(p.Entries[n+1:]), stopping); len(next) > 0 {
 				end, state = next[0].At, next[0].State
 			} else if p.State() != job.Running {
 				continue
@@ -275,7 +276,7 @@ func (v *view) showForm(said string) error {
 		return err
 	}
 	if said != "" {
-		v.status, v.Said = max(v.status, http.StatusUnprocessableEntity), said
+		v.status, v.Said, v.Bad = max(v.status, http.StatusUnprocessableEntity), said, true
 	}
 	if err != nil && v.Form("queue") != "" { // what somebody typed outlives the database
 		queues = []enqueueQueue{{Name: v.Form("queue")}}

@@ -104,7 +104,7 @@ func (s *Server) wall(v *view) error {
 	if err != nil {
 		return err
 	}
-	p := wall{Health: now.Health, Never: now.Last == nil && len(now.Hosts) == 0, Jobs: queueRow{Tally: admin.Tally{}}}
+	p := wall{Health: now.Health, Never: now.Never, Jobs: queueRow{Tally: admin.Tally{}}}
 	for _, r := range now.Queues {
 		for status, n := range r.Tally {
 			p.Jobs.Tally[status] += n

@@ -35,6 +35,8 @@ type standing struct {
 	Hosts  []workers.Host
 	// Last is the worker that started last; nil if none ever did.
 	Last *workers.Row
+	// Never says that no worker has ever run.
+	Never bool
 }
 
 func (v *view) standing() (s standing, err error) {
@@ -52,6 +54,9 @@ func (v *view) standing() (s standing, err error) {
 		return s, err
 	}
 	s.Hosts, s.Last, err = v.hosts()
+	if s.Never = s.Last == nil && len(s.Hosts) == 0; s.Never && s.Health.Severity == monitor.OK {
+		s.Health.Severity = monitor.Warning
+	}
 	return s, err
 }
 

@@ -83,6 +83,7 @@ func (s *Server) begin(v *view, t *task) error {
 		}()
 	}
 	if t.wait(2 * time.Second) {
+		v.Bad = t.Failed()
 		return v.back(nil, t.Back, t.Said())
 	}
 	return v.back(nil, fmt.Sprint("/tasks/", t.ID), "")
@@ -152,6 +153,13 @@ func (t *task) Done() int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return int64(t.changed + t.refused)
+}
+
+// Failed reports whether it changed nothing, or broke off.
+func (t *task) Failed() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.err != nil || t.changed == 0 && t.refused > 0
 }
 
 func (t *task) Said() string {

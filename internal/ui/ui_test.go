@@ -144,7 +144,7 @@ func (d *desk) said(a answer) string {
 	for n := 0; ; n++ {
 		dbtest.Require(d.t, a.StatusCode == http.StatusSeeOther && n < 100, "%d: %s", a.StatusCode, a.text)
 		page := d.get(a.Header.Get("Location"))
-		if m := regexp.MustCompile(`(?s)<p class="said" role="alert">(.*?)</p>`).FindStringSubmatch(page.text); m != nil {
+		if m := regexp.MustCompile(`(?s)<p class="said(?: bad)?" role="alert">(.*?)</p>`).FindStringSubmatch(page.text); m != nil {
 			return m[1]
 		}
 	}
@@ -159,12 +159,17 @@ func (d *desk) add(p ...job.Params) (ids []int64) {
 	return ids
 }
 
+func (d *desk) exec(statement string, args ...any) {
+	d.t.Helper()
+	_, err := d.db.SQL.ExecContext(d.t.Context(), statement, args...)
+	dbtest.OK(d.t, err)
+}
+
 // fail makes jobs failed.
 func (d *desk) fail(text string, ids ...int64) {
 	d.t.Helper()
 	for _, id := range ids {
-		_, err := d.db.SQL.ExecContext(d.t.Context(), "UPDATE shop_emails SET status = 'failed', wake_time = NULL, attempt = 1, error = ? WHERE id = ?", text, id)
-		dbtest.OK(d.t, err)
+		d.exec("UPDATE shop_emails SET status = 'failed', wake_time = NULL, attempt = 1, error = ? WHERE id = ?", text, id)
 	}
 }
 
@@ -498,7 +503,7 @@ func TestFailuresByHour(t *testing.T) {
 	for n, at := range []time.Time{hour.Add(-30 * time.Hour), hour.Add(-20 * time.Hour), hour.Add(-20*time.Hour + time.Minute), hour.Add(-200 * time.Hour)} {
 		id := d.add(job.Params{Type: "send"})[0]
 		d.fail(fmt.Sprint("broken ", n), id)
-		dbtest.Must(d.db.SQL.ExecContext(t.Context(), "UPDATE shop_emails SET update_time = ? WHERE id = ?", at.Format("2006-01-02 15:04:05.000000"), id))(t)
+		d.exec("UPDATE shop_emails SET update_time = ? WHERE id = ?", at.Format("2006-01-02 15:04:05.000000"), id)
 	}
 	page := d.get("/failures").text
 	// 137 is 30 hours ago, or 136 if an hour has ended meanwhile
@@ -556,7 +561,7 @@ func TestListOfRunning(t *testing.T) {
 	d := open(t, ui.Options{}).enter()
 	id := d.add(job.Params{Type: "send"})[0]
 	for _, c := range []struct{ status, every string }{{"available", ""}, {"running", ` data-every="4000"`}} {
-		dbtest.Must(d.db.SQL.ExecContext(t.Context(), "UPDATE shop_emails SET status = ? WHERE id = ?", c.status, id))(t)
+		d.exec("UPDATE shop_emails SET status = ? WHERE id = ?", c.status, id)
 		dbtest.Same(t, regexp.MustCompile(` data-every="\d+"`).FindString(d.get("/queues/emails").text), c.every, c.status)
 	}
 }
@@ -711,4 +716,33 @@ func TestCauses(t *testing.T) {
 	asked := d.get(task).text
 	dbtest.Ensure(t, strings.Contains(asked, "Retry 3 jobs of emails?") && strings.Contains(asked, "554 relay access denied") && strings.Contains(asked, "you can cancel them"), "%s", asked)
 	dbtest.Same(t, d.said(d.do(http.MethodPost, task, url.Values{})), "3 jobs of emails were retried.")
+}
+
+// TestBadNews: what was refused isn't told like a success, and what somebody typed stays.
+func TestBadNews(t *testing.T) {
+	t.Parallel()
+	d := open(t, ui.Options{}).enter()
+	id := fmt.Sprint(d.add(job.Params{Type: "send"})[0])
+	page := "/queues/emails/jobs/" + id
+	for name, form := range map[string]url.Values{
+		"a wrong time": {"do": {"reschedule"}, "id": {id}, "back": {page}, "at": {"next friday"}}, "no job": {"do": {"cancel"}},
+		"a job that isn't there": {"do": {"cancel"}, "id": {"99"}, "back": {page}}, "a job that doesn't run": {"do": {"stop"}, "id": {id}, "back": {page}},
+	} {
+		told := d.get(d.act("/queues/emails/jobs", form).Header.Get("Location")).text
+		dbtest.Ensure(t, strings.Contains(told, `<p class="said bad" role="alert">`), "%s: %s", name, told)
+		dbtest.Ensure(t, name != "a wrong time" || strings.Contains(told, `name="at" value="next friday"`), "what was typed is lost: %s", told)
+	}
+	dbtest.Ensure(t, !strings.Contains(d.get(page).text, `role="alert"`), "it is told twice")
+	done := d.get(d.act("/queues/emails/jobs", url.Values{"do": {"cancel"}, "id": {id, "99"}, "back": {page}}).Header.Get("Location")).text
+	dbtest.Ensure(t, strings.Contains(done, `<p class="said" role="alert">1 job of emails was cancelled. 1 job not:`), "%s", done)
+	for path, verdict := range map[string]string{"/": `class="verdict warning" aria-labelledby="verdict"`, "/wall": `class="verdict warning"`} {
+		dbtest.Ensure(t, strings.Contains(d.get(path).text, verdict), "%s: no worker has run, and it looks well", path)
+	}
+	d.exec("UPDATE shop_emails SET status = 'failed', attempt = 1, error = 'cancelled'")
+	for n, state := range []string{"starting", "stopping", "failed"} {
+		d.exec("INSERT INTO shop_activity (at, kind, state, queue, job_id, job_type, attempt) VALUES (?, 'job', ?, 'emails', ?, 'send', 1)",
+			time.Now().UTC().Add(time.Duration(n)*time.Minute).Format("2006-01-02 15:04:05.000000"), state, id)
+	}
+	story := d.get(page).text
+	dbtest.Ensure(t, strings.Contains(story, "attempt 1, failed, ran 2 min") && strings.Contains(story, `class="run failed"`), "a stopped attempt: %s", story)
 }

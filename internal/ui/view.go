@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hipq/hipq/internal/texts"
@@ -39,8 +40,9 @@ type view struct {
 	status int
 	// Data is the page's own.
 	Data any
-	// Said is what the last action did.
+	// Said is what the last action did. Bad says that it didn't do what it should.
 	Said string
+	Bad  bool
 }
 
 // problem is an error with its status for the browser.
@@ -69,8 +71,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, f func(*view) err
 	defer cancel()
 	v := &view{
 		Server: s, r: r.WithContext(ctx), asked: r, w: w, status: http.StatusOK, Now: time.Now(), Pace: pace, User: r.Header.Get(s.UserHeader),
-		Said: s.door.said(w, r), Seen: s.live.seen(),
+		Seen: s.live.seen(),
 	}
+	v.Said, v.Bad = s.door.said(w, r)
 	err := s.fileGone()
 	if err == nil {
 		if err = f(v); err == nil {
@@ -147,23 +150,27 @@ func (v *view) back(err error, to, said string) error {
 		return err
 	}
 	http.SetCookie(v.w, &http.Cookie{
-		Name: v.door.cookie + "-said", Value: url.QueryEscape(texts.Clip(said, saidBytes)),
+		Name: v.door.cookie + "-said", Value: map[bool]string{true: bad}[v.Bad] + url.QueryEscape(texts.Clip(said, saidBytes)),
 		Path: v.Base + "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, MaxAge: 30,
 	})
 	http.Redirect(v.w, v.r, v.Base+to, http.StatusSeeOther)
 	return nil
 }
 
+// bad begins the cookie of bad news. QueryEscape leaves no "!".
+const bad = "!"
+
 // said takes what the last action did, so that it is shown once.
-func (d *door) said(w http.ResponseWriter, r *http.Request) string {
+func (d *door) said(w http.ResponseWriter, r *http.Request) (text string, isBad bool) {
 	name := d.cookie + "-said"
 	c, err := r.Cookie(name)
 	if err != nil || c.Value == "" || r.Method != http.MethodGet || r.Header.Get("X-Live") != "" { // another page that renews itself leaves it
-		return ""
+		return "", false
 	}
 	http.SetCookie(w, &http.Cookie{Name: name, Path: d.Base + "/", MaxAge: -1})
-	text, _ := url.QueryUnescape(c.Value)
-	return text
+	value, isBad := strings.CutPrefix(c.Value, bad)
+	text, _ = url.QueryUnescape(value)
+	return text, isBad
 }
 
 // Body is the page's own part.
