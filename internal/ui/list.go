@@ -22,10 +22,12 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// pageJobs is how many jobs a page lists. pageWithin is how long it looks for them before it offers to go on.
+// pageJobs is how many jobs a page lists. pageWithin is how long it looks for them before it offers to go on, and foundWithin how
+// long while it has found none.
 const (
-	pageJobs   = 50
-	pageWithin = 20 * time.Millisecond
+	pageJobs    = 50
+	pageWithin  = 20 * time.Millisecond
+	foundWithin = 500 * time.Millisecond
 )
 
 // selection is which jobs a list shows, and an action changes. The address has it.
@@ -119,6 +121,12 @@ func (s *Server) queue(v *view, q *queue.Queue) error {
 	sel.Limit = pageJobs
 	o := admin.PageOptions{After: sel.After, Oldest: sel.Sort == "oldest", Within: pageWithin, Ranges: &s.ranges}
 	p.List, err = admin.Of(q).Page(ctx, sel.Filter, o)
+	for until := v.Now.Add(foundWithin); err == nil && len(p.Jobs) == 0 && p.Next != "" && time.Now().Before(until); {
+		looked := p.Looked
+		o.After = p.Next
+		p.List, err = admin.Of(q).Page(ctx, sel.Filter, o)
+		p.Looked += looked
+	}
 	if errors.Is(err, admin.ErrPage) {
 		return unusable("%q is not where a page ended.", sel.After)
 	}

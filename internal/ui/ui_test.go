@@ -746,3 +746,15 @@ func TestBadNews(t *testing.T) {
 	story := d.get(page).text
 	dbtest.Ensure(t, strings.Contains(story, "attempt 1, failed, ran 2 min") && strings.Contains(story, `class="run failed"`), "a stopped attempt: %s", story)
 }
+
+// TestFarMatch: a list goes on for a while until it has found something, and says among how many jobs it has searched.
+func TestFarMatch(t *testing.T) {
+	t.Parallel()
+	d := open(t, ui.Options{}).enter()
+	const jobs = 15_000
+	dbtest.Must(d.q.EnqueueMany(t.Context(), slices.Repeat([]job.Params{{Type: "send"}}, jobs)))(t)
+	d.exec("UPDATE shop_emails SET status = 'failed', wake_time = NULL, attempt = 1, error = CASE WHEN id > 3 THEN 'exit status 1' ELSE 'needle' END")
+	page := d.get("/queues/emails?status=failed&text=needle").text
+	among := regexp.MustCompile(`(?:None|Found) among ([\d,]+) jobs`).FindStringSubmatch(page)
+	dbtest.Require(t, strings.Contains(page, `id="emails-3"`) || len(among) == 2 && len(among[1]) >= len("5,000"), "%v: %s", among, page)
+}
