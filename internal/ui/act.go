@@ -37,17 +37,17 @@ var toStart = []admin.Status{admin.Due, admin.Held, admin.Scheduled, admin.Locke
 
 // actions are what is offered. The functions of admin decide for each job.
 var actions = []action{
-	{Name: "retry", Label: "Retry", done: "retried", Asks: true, from: []admin.Status{admin.Failed}, do: retry(false), Undo: "Each is added again as another job. Until those start, you can cancel them."},
-	{Name: "again", Label: "Rerun", done: "added again", Asks: true, from: []admin.Status{admin.Finished, admin.Closed}, do: retry(true), Undo: "Each is added as another job. Until those start, you can cancel them."},
-	{Name: "dismiss", Label: "Dismiss", done: "dismissed", Asks: true, from: []admin.Status{admin.Failed}, do: (*admin.Queue).Dismiss, Undo: "They move to the tab closed, where you can still rerun them."},
+	{Name: "retry", Label: "Retry", done: "retried", Asks: true, from: []admin.Status{admin.Failed}, do: retry(false), Undo: "A retry is another job. Until it starts, you can cancel it."},
+	{Name: "again", Label: "Rerun", done: "added again", Asks: true, from: []admin.Status{admin.Finished, admin.Closed}, do: retry(true), Undo: "A rerun is another job. Until it starts, you can cancel it."},
+	{Name: "dismiss", Label: "Dismiss", done: "dismissed", Asks: true, from: []admin.Status{admin.Failed}, do: (*admin.Queue).Dismiss, Undo: "A dismissed job moves to the tab closed, where you can still rerun it."},
 	{
 		Name: "now", Label: "Run now", done: "rescheduled to now, or to the opening of its time window",
-		from: []admin.Status{admin.Scheduled, admin.Retry}, alone: true, Undo: "Until they start, you can reschedule each.",
+		from: []admin.Status{admin.Scheduled, admin.Retry}, alone: true, Undo: "Until a job starts, you can reschedule it.",
 		do: func(q *admin.Queue, ctx context.Context, ids ...int64) error {
 			return q.Reschedule(ctx, ids[0], admin.RescheduleOptions{In: new(time.Duration(0))})
 		},
 	},
-	{Name: "cancel", Label: "Cancel", done: "cancelled", Asks: true, from: toStart, do: (*admin.Queue).Cancel, Undo: "They move to the tab closed, where you can still rerun them."},
+	{Name: "cancel", Label: "Cancel", done: "cancelled", Asks: true, from: toStart, do: (*admin.Queue).Cancel, Undo: "A cancelled job moves to the tab closed, where you can still rerun it."},
 	{
 		Name: "stop", Label: "Stop", done: "told to stop", Asks: true, Undo: "This can't be undone: what an attempt has done so far stays done.",
 		from: []admin.Status{admin.Running, admin.Waiting, admin.Error}, alone: true,
@@ -163,7 +163,7 @@ func (s *Server) ask(v *view, t *task) error {
 		return v.back(nil, t.Back, "No job was chosen, so nothing was changed.")
 	}
 	if j, err := t.parts[0].Get(v.r.Context(), t.parts[0].ids[0]); err == nil { // which may be gone
-		t.Example = v.Remark(j)
+		t.First, t.Example = j, v.Remark(j)
 	}
 	if t.Asks || t.Total > 1 {
 		return v.back(nil, fmt.Sprint("/tasks/", t.ID), "")

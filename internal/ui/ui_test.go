@@ -294,7 +294,7 @@ func TestBack(t *testing.T) {
 		dbtest.Same(t, d.do(http.MethodPost, "/queues/emails/jobs", form).Header.Get("Location"), want, fmt.Sprintf("%q", back))
 		form.Set("id", fmt.Sprint(id))
 		page := d.get(d.do(http.MethodPost, "/queues/emails/jobs", form).Header.Get("Location")).text
-		href := regexp.MustCompile(`<a href="([^"]*)">Leave them`).FindStringSubmatch(page)
+		href := regexp.MustCompile(`<a href="([^"]*)">Change nothing`).FindStringSubmatch(page)
 		dbtest.Require(t, len(href) == 2, "%s", page)
 		dbtest.Same(t, strings.ReplaceAll(href[1], "&amp;", "&"), want, fmt.Sprintf("%q", back))
 	}
@@ -714,7 +714,7 @@ func TestCauses(t *testing.T) {
 	}
 	task := d.do(http.MethodPost, "/failures", form).Header.Get("Location")
 	asked := d.get(task).text
-	dbtest.Ensure(t, strings.Contains(asked, "Retry 3 jobs of emails?") && strings.Contains(asked, "554 relay access denied") && strings.Contains(asked, "you can cancel them"), "%s", asked)
+	dbtest.Ensure(t, strings.Contains(asked, "Retry 3 jobs of emails?") && strings.Contains(asked, "554 relay access denied") && strings.Contains(asked, "you can cancel it"), "%s", asked)
 	dbtest.Same(t, d.said(d.do(http.MethodPost, task, url.Values{})), "3 jobs of emails were retried.")
 }
 
@@ -757,4 +757,22 @@ func TestFarMatch(t *testing.T) {
 	page := d.get("/queues/emails?status=failed&text=needle").text
 	among := regexp.MustCompile(`(?:None|Found) among ([\d,]+) jobs`).FindStringSubmatch(page)
 	dbtest.Require(t, strings.Contains(page, `id="emails-3"`) || len(among) == 2 && len(among[1]) >= len("5,000"), "%v: %s", among, page)
+}
+
+// TestQuestion: a question names one job by its type and key, and the filter of all that match.
+func TestQuestion(t *testing.T) {
+	t.Parallel()
+	d := open(t, ui.Options{}).enter()
+	ids := d.add(job.Params{Type: "send", Key: "order-7"}, job.Params{Type: "send", Key: "order-8"})
+	ask := func(form url.Values) string {
+		t.Helper()
+		return d.get(d.do(http.MethodPost, "/queues/emails/jobs", form).Header.Get("Location")).text
+	}
+	one := ask(url.Values{"do": {"cancel"}, "id": {fmt.Sprint(ids[0])}})
+	dbtest.Ensure(t, regexp.MustCompile(`<a href="/queues/emails/jobs/1"><bdi>send</bdi> <bdi>order-7</bdi></a>`).MatchString(one), "%s", one)
+	dbtest.Ensure(t, !strings.Contains(one, "They ") && !strings.Contains(one, " them") && !strings.Contains(one, ">/queues"), "one job in the plural: %s", one)
+	several := ask(url.Values{"do": {"cancel"}, "id": {"1", "2"}})
+	dbtest.Ensure(t, strings.Contains(several, "Cancel 2 jobs of emails?") && !strings.Contains(several, ">/queues"), "%s", several)
+	all := ask(url.Values{"do": {"cancel"}, "all": {"1"}, "status": {"due"}, "type": {"send"}})
+	dbtest.Ensure(t, strings.Contains(all, "These are all jobs that match now: status due, type <bdi>send</bdi>."), "%s", all)
 }

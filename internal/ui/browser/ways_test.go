@@ -335,7 +335,7 @@ func TestChosen(t *testing.T) {
 	b.click("Dismiss")
 	b.waitFor("Dismiss 200 jobs of emails?")
 	b.waitFor("the mail server refuses")
-	b.waitFor("you can still rerun them")
+	b.waitFor("you can still rerun it")
 	b.click("Dismiss 200 jobs")
 	b.waitFor("200 jobs of emails were dismissed.")
 	s.exec("UPDATE shop_emails SET status = 'scheduled', wake_time = '2100-01-01 00:00:00.000000', scheduled_run_time = '2100-01-01 00:00:00.000000'")
