@@ -109,16 +109,20 @@ var tabs = []string{"due", "held", "scheduled", "locked", "running", "waiting", 
 
 func (s *Server) queue(v *view, q *queue.Queue) error {
 	sel, err := v.selected(v.r.URL.Query())
-	if err != nil {
-		return err
-	}
+	v.complain(err)
 	ctx := v.r.Context()
 	rows, err := v.rows(q)
 	if err != nil {
 		return err
 	}
 	p := queuePage{queueRow: rows[0], selection: sel, Tabs: tabs}
+	if p.Types, err = v.typeNames(q, sel.Type); err != nil {
+		return err
+	}
 	sel.Limit = pageJobs
+	if !v.IsUsable() {
+		return v.show("queue", q.Name, p)
+	}
 	o := admin.PageOptions{After: sel.After, Oldest: sel.Sort == "oldest", Within: pageWithin, Ranges: &s.ranges}
 	p.List, err = admin.Of(q).Page(ctx, sel.Filter, o)
 	for until := v.Now.Add(foundWithin); err == nil && len(p.Jobs) == 0 && p.Next != "" && time.Now().Before(until); {
@@ -131,9 +135,6 @@ func (s *Server) queue(v *view, q *queue.Queue) error {
 		return unusable("%q is not where a page ended.", sel.After)
 	}
 	if err != nil {
-		return err
-	}
-	if p.Types, err = v.typeNames(q, sel.Type); err != nil {
 		return err
 	}
 	metrics, err := s.metrics.now(ctx)
@@ -194,9 +195,7 @@ const causesMost = 30
 func (s *Server) failures(v *view) error {
 	form := v.r.URL.Query()
 	sel, err := v.selected(form)
-	if err != nil {
-		return err
-	}
+	v.complain(err)
 	p := failuresPage{selection: sel, Queue: form.Get("queue"), State: cmp.Or(form.Get("state"), string(admin.Failed))}
 	if !slices.Contains([]admin.Status{admin.Failed, admin.Retry, admin.Closed}, admin.Status(p.State)) {
 		return unusable("%q is not a state of failures.", p.State)
@@ -209,6 +208,9 @@ func (s *Server) failures(v *view) error {
 	}
 	asked := slices.DeleteFunc(slices.Clone(all), func(q *queue.Queue) bool { return p.Queue != "" && p.Queue != q.Name })
 	names := texts.Map(all, func(q *queue.Queue) string { return q.Name })
+	if p.Queues = names; !v.IsUsable() {
+		return v.show("failures", "Failures", p)
+	}
 	found, err := s.look(v.r.Context(), fmt.Sprintf("%q", []any{form, names}), func() *admin.Grouping { return admin.NewGrouping(by, asked...) }) // not by, whose time goes on
 	if err != nil {
 		return err
@@ -218,7 +220,7 @@ func (s *Server) failures(v *view) error {
 	for _, c := range causes[min(len(causes), causesMost):] {
 		p.More += c.Jobs
 	}
-	p.Queues, p.Causes = names, texts.Map(causes[:min(len(causes), causesMost)], func(c admin.Cause) cause { return cause{c} })
+	p.Causes = texts.Map(causes[:min(len(causes), causesMost)], func(c admin.Cause) cause { return cause{c} })
 	v.Live, v.Pace = "*", groupsAge
 	if !p.Counted {
 		v.Every, v.Pace = time.Second, time.Second
@@ -317,7 +319,7 @@ func (s *Server) activity(v *view) (err error) {
 	for name, id := range map[string]*int64{"job": &by.JobID, "before": &by.Before} {
 		if text := form.Get(name); text != "" {
 			if *id, err = strconv.ParseInt(text, 10, 64); err != nil {
-				return unusable("%q is not the number of a job or an entry.", text)
+				v.complain(unusable("%q is not the number of a job or an entry.", text))
 			}
 		}
 	}
@@ -329,6 +331,9 @@ func (s *Server) activity(v *view) (err error) {
 		return err
 	}
 	p.Queues = texts.Map(all, func(q *queue.Queue) string { return q.Name })
+	if !v.IsUsable() {
+		return v.show("activity", "Activity", p)
+	}
 	log := activity.New(v.DB)
 	if by.JobID == 0 {
 		p.Entries, p.Back, err = log.Newest(v.r.Context(), by, pageWithin)

@@ -776,3 +776,19 @@ func TestQuestion(t *testing.T) {
 	all := ask(url.Values{"do": {"cancel"}, "all": {"1"}, "status": {"due"}, "type": {"send"}})
 	dbtest.Ensure(t, strings.Contains(all, "These are all jobs that match now: status due, type <bdi>send</bdi>."), "%s", all)
 }
+
+// TestKeptFilter: a wrong value of a filter is told above the form, which keeps what was typed.
+func TestKeptFilter(t *testing.T) {
+	t.Parallel()
+	d := open(t, ui.Options{}).enter()
+	d.add(job.Params{Type: "send"})
+	for path, kept := range map[string]string{
+		"/queues/emails?since=foo&key=order-7": `name="key" value="order-7"`, "/queues/emails?since=foo&status=due": `name="since" value="foo"`,
+		"/failures?since=foo&text=relay": `name="text" value="relay"`, "/activity?job=order-41917&text=relay": `name="job" value="order-41917"`,
+	} {
+		a := d.get(path)
+		dbtest.Ensure(t, a.StatusCode == http.StatusBadRequest && strings.Contains(a.text, `<p class="said bad" role="alert">&#34;`) && strings.Contains(a.text, kept), "%s: %s", path, a.text)
+		dbtest.Ensure(t, !strings.Contains(a.text, `class="row`) && !strings.Contains(a.text, `class="empty"`), "%s has a list: %s", path, a.text)
+	}
+	dbtest.Ensure(t, strings.Contains(d.get("/queues/emails").text, "<label>Key is <input"), "a key is a whole one")
+}

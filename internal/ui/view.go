@@ -180,6 +180,16 @@ func (v *view) Body() (template.HTML, error) {
 	return template.HTML(b.String()), err //nolint:gosec // a template has escaped it
 }
 
+// complain tells above the page what is wrong with its address. The page has the form with what was typed, and no list.
+func (v *view) complain(err error) {
+	if err != nil {
+		v.status, v.Said, v.Bad = http.StatusBadRequest, err.Error(), true
+	}
+}
+
+// IsUsable reports whether there was nothing to complain about.
+func (v *view) IsUsable() bool { return v.status == http.StatusOK }
+
 // Form is what somebody typed or chose.
 func (v *view) Form(name string) string { return v.r.FormValue(name) }
 
