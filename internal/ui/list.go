@@ -78,6 +78,11 @@ func (v *view) Progress(j *job.Job) *job.Progress {
 	return nil
 }
 
+// Worker is the id of the worker that runs a job; empty if none does.
+func (v *view) Worker(j *job.Job) string {
+	return map[bool]string{true: j.WorkerID}[j.Status == job.StatusRunning && j.WorkerID != job.None]
+}
+
 // When is the time that matters of a job: when it runs, has started, or has changed.
 func (v *view) When(j *job.Job) template.HTML {
 	t := j.UpdateTime

@@ -792,3 +792,20 @@ func TestKeptFilter(t *testing.T) {
 	}
 	dbtest.Ensure(t, strings.Contains(d.get("/queues/emails").text, "<label>Key is <input"), "a key is a whole one")
 }
+
+// TestWorkersAndJobs: a running job leads to its worker, and the worker to its running jobs.
+func TestWorkersAndJobs(t *testing.T) {
+	t.Parallel()
+	d := open(t, ui.Options{}).enter()
+	ids := d.add(job.Params{Type: "send", Key: "order-7"}, job.Params{Type: "send"})
+	const worker = "0f8fad5b-d9cb-469f-a165-70867728950e"
+	d.exec("UPDATE shop_emails SET status = 'running', attempt = 1, worker_id = ? WHERE id = ?", worker, ids[0])
+	now := time.Now().UTC().Format("2006-01-02 15:04:05.000000")
+	d.exec("INSERT INTO shop_workers (id, host, pid, state, slots, start_time, heartbeat, lock_until) VALUES (?, 'web1', 7, 'working', 4, ?, ?, ?)", worker, now, now, now)
+	for _, path := range []string{"/queues/emails", "/queues/emails?status=running"} {
+		page := d.get(path).text
+		dbtest.Same(t, strings.Count(page, `<a href="/workers#worker-`+worker+`">worker 0f8fad5b</a>`), 1, page)
+	}
+	page := d.get("/workers").text
+	dbtest.Ensure(t, strings.Contains(page, `id="worker-`+worker+`"`) && strings.Contains(page, `<a href="/queues/emails/jobs/1"><bdi>order-7</bdi></a>`), "%s", page)
+}
