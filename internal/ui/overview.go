@@ -169,10 +169,11 @@ func (p workersPage) Silent(w workers.Row) bool {
 }
 
 func (s *Server) metricsPage(v *view) error {
-	metrics, err := s.metrics.now(v.r.Context())
+	metrics, err := s.measured(v.r.Context())
 	if err != nil {
 		return err
 	}
+	v.Live = "metrics"
 	return v.show("metrics", "Metrics", metrics)
 }
 

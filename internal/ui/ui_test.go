@@ -809,3 +809,23 @@ func TestWorkersAndJobs(t *testing.T) {
 	page := d.get("/workers").text
 	dbtest.Ensure(t, strings.Contains(page, `id="worker-`+worker+`"`) && strings.Contains(page, `<a href="/queues/emails/jobs/1"><bdi>order-7</bdi></a>`), "%s", page)
 }
+
+// TestUntil: pages with numbers say until when those are, and have the first ones at once.
+func TestUntil(t *testing.T) {
+	t.Parallel()
+	d := open(t, ui.Options{}).enter()
+	hour := time.Now().UTC().Add(-5 * time.Minute).Truncate(time.Hour).Add(-time.Hour) // the last complete one
+	d.exec("INSERT INTO shop_activity (at, kind, state, queue, job_id, job_type) VALUES (?, 'job', 'added', 'emails', 1, 'send')", hour.Format("2006-01-02 15:04:05.000000"))
+	const first = "No hour is measured yet"
+	for _, path := range []string{"/", "/metrics"} {
+		dbtest.Ensure(t, strings.Contains(d.get(path).text, first), "%s", path)
+	}
+	dbtest.Must(monitor.New(d.db).Aggregate(t.Context(), hour, monitor.AggregateOptions{}))(t)
+	for until := time.Now().Add(20 * time.Second); strings.Contains(d.get("/metrics").text, first); time.Sleep(100 * time.Millisecond) {
+		dbtest.Require(t, time.Now().Before(until), "the first hour isn't shown")
+	}
+	for _, path := range []string{"/metrics", "/queues/emails/types?type=send"} {
+		page := d.get(path).text
+		dbtest.Ensure(t, regexp.MustCompile(`Until <time datetime="`+hour.Add(time.Hour).Format("2006-01-02T15:04:05Z")+`"[^>]*>[^<]*</time>, measured <time `).MatchString(page), "%s: %.6000s", path, page)
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/texts"
+	"github.com/hipq/hipq/monitor/report"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/schema"
@@ -192,6 +193,9 @@ func (v *view) IsUsable() bool { return v.status == http.StatusOK }
 
 // Form is what somebody typed or chose.
 func (v *view) Form(name string) string { return v.r.FormValue(name) }
+
+// Until is the end of the last hour that was measured.
+func (v *view) Until(m report.View) time.Time { return m.Hours[len(m.Hours)-1].Start.Add(time.Hour) }
 
 // Here is the address of the page, to come back to.
 func (v *view) Here() string { return v.r.URL.RequestURI() }
