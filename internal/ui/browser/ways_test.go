@@ -345,6 +345,26 @@ func TestChosen(t *testing.T) {
 	b.waitFor("Run now 200 jobs of emails?")
 }
 
+// TestOnThePhone: a person with a phone reads errors whole, and sees the chosen tab and the numbers that matter.
+func TestOnThePhone(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	s.fail(3, strings.Repeat("a long error ", 40))
+	b := s.enter()
+	b.look(390, "light")
+	b.open(s.base + "/failures")
+	b.waitFor("a long error")
+	dbtest.Ensure(t, value[bool](b, `document.querySelector("article .copy").getBoundingClientRect().bottom <= document.querySelector("article pre").getBoundingClientRect().top`), "the button is on the error")
+	for path, tab := range map[string]string{"/queues/emails?status=finished": ".tabs", "/metrics": "header nav"} {
+		b.open(s.base + path)
+		dbtest.Same(t, value[float64](b, fmt.Sprintf(hidden, `document.querySelector("`+tab+` [aria-current]")`)), 0, path)
+	}
+	b.open(s.base + "/")
+	for _, column := range []string{"Due", "Running", "Failed"} {
+		dbtest.Same(t, value[float64](b, fmt.Sprintf(hidden, `[...document.querySelectorAll("th")].find((e) => e.innerText === "`+column+`")`)), 0, column)
+	}
+}
+
 // TestBackTicks: a browser that goes back ticks no other jobs than were chosen.
 func TestBackTicks(t *testing.T) {
 	t.Parallel()

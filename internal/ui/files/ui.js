@@ -214,6 +214,7 @@ addEventListener("DOMContentLoaded", () => {
   state = by("state");
   calm = state.textContent;
   colour();
+  for (const a of document.querySelectorAll("nav [aria-current]")) a.parentElement.scrollLeft = a.offsetLeft - a.parentElement.offsetLeft - 40;
   if (!page()) return;
   dress();
   live();
