@@ -164,6 +164,10 @@ func (s *Server) ask(v *view, t *task) error {
 	}
 	if j, err := t.parts[0].Get(v.r.Context(), t.parts[0].ids[0]); err == nil { // which may be gone
 		t.First, t.Example = j, v.Remark(j)
+		if opens := j.Windows.Next(v.Now.In(v.Zone)); t.Name == "now" && t.Total == 1 && opens.Equal(j.ScheduledRunTime) {
+			v.Bad = true
+			return v.back(nil, t.Back, fmt.Sprintf("Nothing was changed: the time window of job %d is closed until %s.", j.ID, opens.In(v.Zone).Format("2 Jan 15:04")))
+		}
 	}
 	if t.Asks || t.Total > 1 {
 		return v.back(nil, fmt.Sprint("/tasks/", t.ID), "")

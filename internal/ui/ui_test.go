@@ -829,3 +829,14 @@ func TestUntil(t *testing.T) {
 		dbtest.Ensure(t, regexp.MustCompile(`Until <time datetime="`+hour.Add(time.Hour).Format("2006-01-02T15:04:05Z")+`"[^>]*>[^<]*</time>, measured <time `).MatchString(page), "%s: %.6000s", path, page)
 	}
 }
+
+// TestClosedWindow: a job that waits for its window is not told to run now.
+func TestClosedWindow(t *testing.T) {
+	t.Parallel()
+	d := open(t, ui.Options{}).enter()
+	at := time.Now().UTC().Add(12 * time.Hour)
+	windows := dbtest.Must(job.ParseWindows([]string{at.Format("15:04") + "-" + at.Add(time.Hour).Format("15:04")}))(t)
+	id := fmt.Sprint(d.add(job.Params{Type: "send", Windows: &windows})[0])
+	told := d.said(d.act("/queues/emails/jobs", url.Values{"do": {"now"}, "id": {id}}))
+	dbtest.Ensure(t, told == "Nothing was changed: the time window of job 1 is closed until "+at.Format("2 Jan 15:04")+".", "%s", told)
+}

@@ -429,6 +429,9 @@ func TestCalm(t *testing.T) {
 	dbtest.Same(t, value[string](b, `document.getElementById("pause").innerText`), "Go on updating")
 	value[int](b, `document.getElementById("pause").click(), 0`)
 	b.waitFor("unseen")
+	value[int](b, `document.getElementById("pause").click(), 0`)
+	b.open(s.base + "/queues/emails")
+	b.waitFor("Stop updating")
 	// nothing moves for people who don't want that
 	const moves = `getComputedStyle(Object.assign(document.querySelector("li.row"), { className: "row fresh" })).animationName`
 	dbtest.Same(t, value[string](b, moves), "fresh")
