@@ -697,6 +697,9 @@ func TestFind(t *testing.T) {
 	none := d.get("/find?q=nobody").text
 	dbtest.Ensure(t, strings.Contains(none, "0 jobs found among 2: that was all."), "%s", none)
 	dbtest.Ensure(t, strings.Contains(d.get("/find").text, "Type an id"), "an empty search")
+	for _, path := range []string{"/find", "/find?q=RELAY", "/queues/emails", "/failures", "/activity"} {
+		dbtest.Ensure(t, strings.Contains(strings.ToLower(d.get(path).text), "case matters"), "%s doesn't say so", path)
+	}
 }
 
 // TestCauses: one cause of two types is one card, and one question with the error.
