@@ -60,7 +60,7 @@ func (p jobPage) Spans() (spans []span) {
 			end, state := p.now, e.State
 			stopping := func(e activity.Entry) bool { return e.State == activity.Stopping } // it runs on
 			if next := slices.DeleteFunc(slices.Clone(p.Entries[n+1:]), stopping); len(next) > 0 {
-				end, state = next[0].At, next[0].State
+				end, state = next[0].At, p.Told(next[0])
 			} else if p.State() != job.Running {
 				continue
 			}
@@ -80,6 +80,14 @@ func (p jobPage) Spans() (spans []span) {
 		x += spans[n].W
 	}
 	return spans
+}
+
+// Told is an entry's state in the words of its job: what was stopped is cancelled.
+func (jobPage) Told(e activity.Entry) activity.State {
+	if e.State == activity.Failed && e.Error == job.Cancelled {
+		return activity.Cancelled
+	}
+	return e.State
 }
 
 // Acted is the operator of an entry; empty if there was none.

@@ -743,11 +743,14 @@ func TestBadNews(t *testing.T) {
 	}
 	d.exec("UPDATE shop_emails SET status = 'failed', attempt = 1, error = 'cancelled'")
 	for n, state := range []string{"starting", "stopping", "failed"} {
-		d.exec("INSERT INTO shop_activity (at, kind, state, queue, job_id, job_type, attempt) VALUES (?, 'job', ?, 'emails', ?, 'send', 1)",
+		d.exec("INSERT INTO shop_activity (at, kind, state, queue, job_id, job_type, attempt, error) VALUES (?, 'job', ?, 'emails', ?, 'send', 1, 'cancelled')",
 			time.Now().UTC().Add(time.Duration(n)*time.Minute).Format("2006-01-02 15:04:05.000000"), state, id)
 	}
 	story := d.get(page).text
-	dbtest.Ensure(t, strings.Contains(story, "attempt 1, failed, ran 2 min") && strings.Contains(story, `class="run failed"`), "a stopped attempt: %s", story)
+	dbtest.Ensure(t, strings.Contains(story, "attempt 1, cancelled, ran 2 min") && strings.Contains(story, `class="run cancelled"`), "a stopped attempt: %s", story)
+	for _, word := range []string{"<b>cancelled</b>", "it ended at 2", "with the error: cancelled"} {
+		dbtest.Ensure(t, strings.Contains(story, word), "no %q: %s", word, story)
+	}
 }
 
 // TestFarMatch: a list goes on for a while until it has found something, and says among how many jobs it has searched.
