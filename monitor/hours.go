@@ -95,6 +95,11 @@ func (m *Monitor) missing(ctx context.Context, from, to time.Time) ([]time.Time,
 	return missing, err
 }
 
+// Ran returns when an hour was last aggregated; zero if none was.
+func (m *Monitor) Ran(ctx context.Context) (time.Time, error) {
+	return m.time(ctx, "MAX(aggregated_time)", m.db.Hours())
+}
+
 // Begin returns the hour (UTC) of the instance's first activity or, if that was purged, of its first metrics. Without
 // both it is zero.
 func (m *Monitor) Begin(ctx context.Context) (time.Time, error) {

@@ -37,17 +37,17 @@ var toStart = []admin.Status{admin.Due, admin.Held, admin.Scheduled, admin.Locke
 
 // actions are what is offered. The functions of admin decide for each job.
 var actions = []action{
-	{Name: "retry", Label: "Retry", done: "retried", Asks: true, from: []admin.Status{admin.Failed}, do: retry(false), Undo: "Each is added again as another job. Until those start, you can cancel them."},
-	{Name: "again", Label: "Rerun", done: "added again", Asks: true, from: []admin.Status{admin.Finished, admin.Closed}, do: retry(true), Undo: "Each is added as another job. Until those start, you can cancel them."},
-	{Name: "dismiss", Label: "Dismiss", done: "dismissed", Asks: true, from: []admin.Status{admin.Failed}, do: (*admin.Queue).Dismiss, Undo: "They move to the tab closed, where you can still rerun them."},
+	{Name: "retry", Label: "Retry", done: "retried", Asks: true, from: []admin.Status{admin.Failed}, do: retry(false), Undo: "A retry is another job. Until it starts, you can cancel it."},
+	{Name: "again", Label: "Rerun", done: "added again", Asks: true, from: []admin.Status{admin.Finished, admin.Closed}, do: retry(true), Undo: "A rerun is another job. Until it starts, you can cancel it."},
+	{Name: "dismiss", Label: "Dismiss", done: "dismissed", Asks: true, from: []admin.Status{admin.Failed}, do: (*admin.Queue).Dismiss, Undo: "A dismissed job moves to the tab closed, where you can still rerun it."},
 	{
 		Name: "now", Label: "Run now", done: "rescheduled to now, or to the opening of its time window",
-		from: []admin.Status{admin.Scheduled, admin.Retry}, alone: true, Undo: "Until they start, you can reschedule each.",
+		from: []admin.Status{admin.Scheduled, admin.Retry}, alone: true, Undo: "Until a job starts, you can reschedule it.",
 		do: func(q *admin.Queue, ctx context.Context, ids ...int64) error {
 			return q.Reschedule(ctx, ids[0], admin.RescheduleOptions{In: new(time.Duration(0))})
 		},
 	},
-	{Name: "cancel", Label: "Cancel", done: "cancelled", Asks: true, from: toStart, do: (*admin.Queue).Cancel, Undo: "They move to the tab closed, where you can still rerun them."},
+	{Name: "cancel", Label: "Cancel", done: "cancelled", Asks: true, from: toStart, do: (*admin.Queue).Cancel, Undo: "A cancelled job moves to the tab closed, where you can still rerun it."},
 	{
 		Name: "stop", Label: "Stop", done: "told to stop", Asks: true, Undo: "This can't be undone: what an attempt has done so far stays done.",
 		from: []admin.Status{admin.Running, admin.Waiting, admin.Error}, alone: true,
@@ -100,7 +100,9 @@ func (s *Server) changeJobs(v *view, q *queue.Queue) error {
 	}
 	t := &task{selection: sel, All: v.r.Form.Has("all"), Back: here(v.r.PostForm.Get("back"))}
 	if t.action, err = v.action(v.r.PostForm.Get("at")); err != nil {
-		return v.back(nil, t.Back, err.Error())
+		v.Bad = true
+		page, _, _ := strings.Cut(t.Back, "?")
+		return v.back(nil, page+"?"+string(query("at", v.r.PostForm.Get("at"))), err.Error())
 	}
 	var ids []int64
 	for _, text := range v.r.PostForm["id"] {
@@ -157,11 +159,15 @@ func (s *Server) changeFailures(v *view) error {
 // ask asks before a task is done that ends jobs or changes many.
 func (s *Server) ask(v *view, t *task) error {
 	s.tasks.add(t)
-	if t.Total == 0 {
+	if v.Bad = t.Total == 0; v.Bad {
 		return v.back(nil, t.Back, "No job was chosen, so nothing was changed.")
 	}
 	if j, err := t.parts[0].Get(v.r.Context(), t.parts[0].ids[0]); err == nil { // which may be gone
-		t.Example = v.Remark(j)
+		t.First, t.Example = j, v.Remark(j)
+		if opens := j.Windows.Next(v.Now.In(v.Zone)); t.Name == "now" && t.Total == 1 && opens.Equal(j.ScheduledRunTime) {
+			v.Bad = true
+			return v.back(nil, t.Back, fmt.Sprintf("Nothing was changed: the time window of job %d is closed until %s.", j.ID, opens.In(v.Zone).Format("2 Jan 15:04")))
+		}
 	}
 	if t.Asks || t.Total > 1 {
 		return v.back(nil, fmt.Sprint("/tasks/", t.ID), "")

@@ -58,8 +58,9 @@ func (p jobPage) Spans() (spans []span) {
 				add(p.Entries[n-1].At, e.At, "wait", "waited")
 			}
 			end, state := p.now, e.State
-			if next := p.Entries[n+1:]; len(next) > 0 {
-				end, state = next[0].At, next[0].State
+			stopping := func(e activity.Entry) bool { return e.State == activity.Stopping } // it runs on
+			if next := slices.DeleteFunc(slices.Clone(p.Entries[n+1:]), stopping); len(next) > 0 {
+				end, state = next[0].At, p.Told(next[0])
 			} else if p.State() != job.Running {
 				continue
 			}
@@ -79,6 +80,14 @@ func (p jobPage) Spans() (spans []span) {
 		x += spans[n].W
 	}
 	return spans
+}
+
+// Told is an entry's state in the words of its job: what was stopped is cancelled.
+func (jobPage) Told(e activity.Entry) activity.State {
+	if e.State == activity.Failed && e.Error == job.Cancelled {
+		return activity.Cancelled
+	}
+	return e.State
 }
 
 // Acted is the operator of an entry; empty if there was none.
@@ -275,7 +284,7 @@ func (v *view) showForm(said string) error {
 		return err
 	}
 	if said != "" {
-		v.status, v.Said = max(v.status, http.StatusUnprocessableEntity), said
+		v.status, v.Said, v.Bad = max(v.status, http.StatusUnprocessableEntity), said, true
 	}
 	if err != nil && v.Form("queue") != "" { // what somebody typed outlives the database
 		queues = []enqueueQueue{{Name: v.Form("queue")}}

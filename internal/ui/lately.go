@@ -104,7 +104,7 @@ func (s *Server) wall(v *view) error {
 	if err != nil {
 		return err
 	}
-	p := wall{Health: now.Health, Never: now.Last == nil && len(now.Hosts) == 0, Jobs: queueRow{Tally: admin.Tally{}}}
+	p := wall{Health: now.Health, Never: now.Never, Jobs: queueRow{Tally: admin.Tally{}}}
 	for _, r := range now.Queues {
 		for status, n := range r.Tally {
 			p.Jobs.Tally[status] += n
@@ -137,14 +137,16 @@ type typePage struct {
 	Windows     []monitor.TypeSums
 	Chart       *report.QueueView
 	Measured    bool
+	Report      report.View
 }
 
 func (s *Server) typePage(v *view, q *queue.Queue) error {
 	p := typePage{Queue: q.Name, Type: v.Form("type"), Days: 7}
-	metrics, err := s.metrics.now(v.r.Context())
+	metrics, err := s.measured(v.r.Context())
 	if err != nil {
 		return err
 	}
+	p.Report = metrics
 	to := metrics.Hour.Add(time.Hour)
 	sums, hours, err := monitor.New(v.DB).Type(v.r.Context(), q.Name, p.Type, to, lately...)
 	if err != nil {

@@ -22,10 +22,12 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// pageJobs is how many jobs a page lists. pageWithin is how long it looks for them before it offers to go on.
+// pageJobs is how many jobs a page lists. pageWithin is how long it looks for them before it offers to go on, and foundWithin how
+// long while it has found none.
 const (
-	pageJobs   = 50
-	pageWithin = 20 * time.Millisecond
+	pageJobs    = 50
+	pageWithin  = 20 * time.Millisecond
+	foundWithin = 500 * time.Millisecond
 )
 
 // selection is which jobs a list shows, and an action changes. The address has it.
@@ -76,6 +78,11 @@ func (v *view) Progress(j *job.Job) *job.Progress {
 	return nil
 }
 
+// Worker is the id of the worker that runs a job; empty if none does.
+func (v *view) Worker(j *job.Job) string {
+	return map[bool]string{true: j.WorkerID}[j.Status == job.StatusRunning && j.WorkerID != job.None]
+}
+
 // When is the time that matters of a job: when it runs, has started, or has changed.
 func (v *view) When(j *job.Job) template.HTML {
 	t := j.UpdateTime
@@ -107,25 +114,32 @@ var tabs = []string{"due", "held", "scheduled", "locked", "running", "waiting", 
 
 func (s *Server) queue(v *view, q *queue.Queue) error {
 	sel, err := v.selected(v.r.URL.Query())
-	if err != nil {
-		return err
-	}
+	v.complain(err)
 	ctx := v.r.Context()
 	rows, err := v.rows(q)
 	if err != nil {
 		return err
 	}
 	p := queuePage{queueRow: rows[0], selection: sel, Tabs: tabs}
+	if p.Types, err = v.typeNames(q, sel.Type); err != nil {
+		return err
+	}
 	sel.Limit = pageJobs
+	if !v.IsUsable() {
+		return v.show("queue", q.Name, p)
+	}
 	o := admin.PageOptions{After: sel.After, Oldest: sel.Sort == "oldest", Within: pageWithin, Ranges: &s.ranges}
 	p.List, err = admin.Of(q).Page(ctx, sel.Filter, o)
+	for until := v.Now.Add(foundWithin); err == nil && len(p.Jobs) == 0 && p.Next != "" && time.Now().Before(until); {
+		looked := p.Looked
+		o.After = p.Next
+		p.List, err = admin.Of(q).Page(ctx, sel.Filter, o)
+		p.Looked += looked
+	}
 	if errors.Is(err, admin.ErrPage) {
 		return unusable("%q is not where a page ended.", sel.After)
 	}
 	if err != nil {
-		return err
-	}
-	if p.Types, err = v.typeNames(q, sel.Type); err != nil {
 		return err
 	}
 	metrics, err := s.metrics.now(ctx)
@@ -186,9 +200,7 @@ const causesMost = 30
 func (s *Server) failures(v *view) error {
 	form := v.r.URL.Query()
 	sel, err := v.selected(form)
-	if err != nil {
-		return err
-	}
+	v.complain(err)
 	p := failuresPage{selection: sel, Queue: form.Get("queue"), State: cmp.Or(form.Get("state"), string(admin.Failed))}
 	if !slices.Contains([]admin.Status{admin.Failed, admin.Retry, admin.Closed}, admin.Status(p.State)) {
 		return unusable("%q is not a state of failures.", p.State)
@@ -201,6 +213,9 @@ func (s *Server) failures(v *view) error {
 	}
 	asked := slices.DeleteFunc(slices.Clone(all), func(q *queue.Queue) bool { return p.Queue != "" && p.Queue != q.Name })
 	names := texts.Map(all, func(q *queue.Queue) string { return q.Name })
+	if p.Queues = names; !v.IsUsable() {
+		return v.show("failures", "Failures", p)
+	}
 	found, err := s.look(v.r.Context(), fmt.Sprintf("%q", []any{form, names}), func() *admin.Grouping { return admin.NewGrouping(by, asked...) }) // not by, whose time goes on
 	if err != nil {
 		return err
@@ -210,7 +225,7 @@ func (s *Server) failures(v *view) error {
 	for _, c := range causes[min(len(causes), causesMost):] {
 		p.More += c.Jobs
 	}
-	p.Queues, p.Causes = names, texts.Map(causes[:min(len(causes), causesMost)], func(c admin.Cause) cause { return cause{c} })
+	p.Causes = texts.Map(causes[:min(len(causes), causesMost)], func(c admin.Cause) cause { return cause{c} })
 	v.Live, v.Pace = "*", groupsAge
 	if !p.Counted {
 		v.Every, v.Pace = time.Second, time.Second
@@ -309,7 +324,7 @@ func (s *Server) activity(v *view) (err error) {
 	for name, id := range map[string]*int64{"job": &by.JobID, "before": &by.Before} {
 		if text := form.Get(name); text != "" {
 			if *id, err = strconv.ParseInt(text, 10, 64); err != nil {
-				return unusable("%q is not the number of a job or an entry.", text)
+				v.complain(unusable("%q is not the number of a job or an entry.", text))
 			}
 		}
 	}
@@ -321,6 +336,9 @@ func (s *Server) activity(v *view) (err error) {
 		return err
 	}
 	p.Queues = texts.Map(all, func(q *queue.Queue) string { return q.Name })
+	if !v.IsUsable() {
+		return v.show("activity", "Activity", p)
+	}
 	log := activity.New(v.DB)
 	if by.JobID == 0 {
 		p.Entries, p.Back, err = log.Newest(v.r.Context(), by, pageWithin)

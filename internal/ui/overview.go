@@ -12,6 +12,7 @@ import (
 	"github.com/hipq/hipq/monitor/report"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
+	"github.com/hipq/hipq/queue/job"
 )
 
 type queueRow struct {
@@ -35,6 +36,8 @@ type standing struct {
 	Hosts  []workers.Host
 	// Last is the worker that started last; nil if none ever did.
 	Last *workers.Row
+	// Never says that no worker has ever run.
+	Never bool
 }
 
 func (v *view) standing() (s standing, err error) {
@@ -52,6 +55,9 @@ func (v *view) standing() (s standing, err error) {
 		return s, err
 	}
 	s.Hosts, s.Last, err = v.hosts()
+	if s.Never = s.Last == nil && len(s.Hosts) == 0; s.Never && s.Health.Severity == monitor.OK {
+		s.Health.Severity = monitor.Warning
+	}
 	return s, err
 }
 
@@ -120,7 +126,12 @@ type workersPage struct {
 	Ticks *monitor.Window
 	// Clock is the database's time.
 	Clock time.Time
+	// Running are jobs that run, by their workers' ids.
+	Running map[string][]*job.Job
 }
+
+// runningMost is how many running jobs of a queue the page of workers shows.
+const runningMost = 200
 
 func (s *Server) workers(v *view) (err error) {
 	var p workersPage
@@ -134,7 +145,20 @@ func (s *Server) workers(v *view) (err error) {
 	if err != nil {
 		return err
 	}
-	p.Ticks = metrics.Window("1w")
+	p.Ticks, p.Running = metrics.Window("1w"), map[string][]*job.Job{}
+	queues, err := v.queues.now(v.r.Context())
+	if err != nil {
+		return err
+	}
+	for _, q := range queues {
+		list, err := admin.Of(q).Page(v.r.Context(), admin.Filter{Status: "running", Limit: runningMost}, admin.PageOptions{Within: pageWithin, Ranges: &s.ranges})
+		if err != nil {
+			return err
+		}
+		for _, j := range list.Jobs {
+			p.Running[j.WorkerID] = append(p.Running[j.WorkerID], j)
+		}
+	}
 	v.Live = "workers"
 	return v.show("workers", "Workers", p)
 }
@@ -145,10 +169,11 @@ func (p workersPage) Silent(w workers.Row) bool {
 }
 
 func (s *Server) metricsPage(v *view) error {
-	metrics, err := s.metrics.now(v.r.Context())
+	metrics, err := s.measured(v.r.Context())
 	if err != nil {
 		return err
 	}
+	v.Live = "metrics"
 	return v.show("metrics", "Metrics", metrics)
 }
 

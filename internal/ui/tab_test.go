@@ -44,7 +44,7 @@ func TestOpenTab(t *testing.T) {
 				texts := sent.During(func() { n = d.watch(path, page, tabSeconds*time.Second) })
 				t.Logf("%d statements, %d times renewed", dbtest.Statements(texts), n)
 				dbtest.Ensure(t, dbtest.Statements(texts) <= tabSeconds*tabMost, "%d statements in %d s:\n%.10000s", dbtest.Statements(texts), tabSeconds, strings.Join(texts, "\n"))
-				dbtest.Ensure(t, n > 0 || !strings.Contains(page, "data-live") || path == "/failures", "the page was never renewed") // which are renewed each 10 s
+				dbtest.Ensure(t, n > 0 || !strings.Contains(page, "data-live") || path == "/failures" || path == "/metrics", "the page was never renewed") // which are renewed each 10 s, and by hipq monitor
 			})
 		})
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
+	"github.com/hipq/hipq/queue/job"
 )
 
 // tasks are what takes longer than a page may, or waits for a yes.
@@ -35,7 +36,8 @@ type task struct {
 	parts []part
 	begun atomic.Bool
 	ended chan struct{}
-	// Example is the error of one of the jobs; empty if they have none.
+	// First is the first job; nil if it is gone. Example is its error; empty if it has none.
+	First   *job.Job
 	Example string
 
 	mu               sync.Mutex
@@ -83,6 +85,7 @@ func (s *Server) begin(v *view, t *task) error {
 		}()
 	}
 	if t.wait(2 * time.Second) {
+		v.Bad = t.Failed()
 		return v.back(nil, t.Back, t.Said())
 	}
 	return v.back(nil, fmt.Sprint("/tasks/", t.ID), "")
@@ -93,14 +96,6 @@ func (t *task) Queue() string {
 	names := texts.Map(t.parts, func(p part) string { return p.Name })
 	slices.Sort(names)
 	return strings.Join(slices.Compact(names), ", ")
-}
-
-// Jobs are the pages of the jobs.
-func (t *task) Jobs() (pages []string) {
-	for _, p := range t.parts {
-		pages = append(pages, texts.Map(p.ids, func(id int64) string { return fmt.Sprintf("/queues/%s/jobs/%d", p.Name, id) })...)
-	}
-	return pages
 }
 
 func (t *task) run(ctx context.Context, q *admin.Queue, ids []int64) {
@@ -152,6 +147,13 @@ func (t *task) Done() int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return int64(t.changed + t.refused)
+}
+
+// Failed reports whether it changed nothing, or broke off.
+func (t *task) Failed() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.err != nil || t.changed == 0 && t.refused > 0
 }
 
 func (t *task) Said() string {

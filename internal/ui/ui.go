@@ -115,7 +115,16 @@ func New(ctx context.Context, i Instance, o Options) *Server {
 	return s
 }
 
-// report has the metrics of the last hours.
+// measured has the metrics. While there are none, the next page reads them again.
+func (s *Server) measured(ctx context.Context) (report.View, error) {
+	m, err := s.metrics.now(ctx)
+	if !m.Measured {
+		s.metrics.forget()
+	}
+	return m, err
+}
+
+// report has the metrics of the last hours, made when the last hour was measured.
 func (i Instance) report(ctx context.Context) (report.View, error) {
 	p := report.Page{Instance: i.Name, Zone: i.Zone, Alert: i.Alert}
 	hour, err := monitor.New(i.DB).LastComplete(ctx)
@@ -123,7 +132,7 @@ func (i Instance) report(ctx context.Context) (report.View, error) {
 		p.Report, err = monitor.New(i.DB).Report(ctx, hour)
 	}
 	if err == nil {
-		p.Made, err = i.DB.SQL.Clock(ctx)
+		p.Made, err = monitor.New(i.DB).Ran(ctx)
 	}
 	return p.View(), err
 }

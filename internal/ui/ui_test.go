@@ -144,7 +144,7 @@ func (d *desk) said(a answer) string {
 	for n := 0; ; n++ {
 		dbtest.Require(d.t, a.StatusCode == http.StatusSeeOther && n < 100, "%d: %s", a.StatusCode, a.text)
 		page := d.get(a.Header.Get("Location"))
-		if m := regexp.MustCompile(`(?s)<p class="said" role="alert">(.*?)</p>`).FindStringSubmatch(page.text); m != nil {
+		if m := regexp.MustCompile(`(?s)<p class="said(?: bad)?" role="alert">(.*?)</p>`).FindStringSubmatch(page.text); m != nil {
 			return m[1]
 		}
 	}
@@ -159,12 +159,17 @@ func (d *desk) add(p ...job.Params) (ids []int64) {
 	return ids
 }
 
+func (d *desk) exec(statement string, args ...any) {
+	d.t.Helper()
+	_, err := d.db.SQL.ExecContext(d.t.Context(), statement, args...)
+	dbtest.OK(d.t, err)
+}
+
 // fail makes jobs failed.
 func (d *desk) fail(text string, ids ...int64) {
 	d.t.Helper()
 	for _, id := range ids {
-		_, err := d.db.SQL.ExecContext(d.t.Context(), "UPDATE shop_emails SET status = 'failed', wake_time = NULL, attempt = 1, error = ? WHERE id = ?", text, id)
-		dbtest.OK(d.t, err)
+		d.exec("UPDATE shop_emails SET status = 'failed', wake_time = NULL, attempt = 1, error = ? WHERE id = ?", text, id)
 	}
 }
 
@@ -289,7 +294,7 @@ func TestBack(t *testing.T) {
 		dbtest.Same(t, d.do(http.MethodPost, "/queues/emails/jobs", form).Header.Get("Location"), want, fmt.Sprintf("%q", back))
 		form.Set("id", fmt.Sprint(id))
 		page := d.get(d.do(http.MethodPost, "/queues/emails/jobs", form).Header.Get("Location")).text
-		href := regexp.MustCompile(`<a href="([^"]*)">Leave them`).FindStringSubmatch(page)
+		href := regexp.MustCompile(`<a href="([^"]*)">Change nothing`).FindStringSubmatch(page)
 		dbtest.Require(t, len(href) == 2, "%s", page)
 		dbtest.Same(t, strings.ReplaceAll(href[1], "&amp;", "&"), want, fmt.Sprintf("%q", back))
 	}
@@ -498,7 +503,7 @@ func TestFailuresByHour(t *testing.T) {
 	for n, at := range []time.Time{hour.Add(-30 * time.Hour), hour.Add(-20 * time.Hour), hour.Add(-20*time.Hour + time.Minute), hour.Add(-200 * time.Hour)} {
 		id := d.add(job.Params{Type: "send"})[0]
 		d.fail(fmt.Sprint("broken ", n), id)
-		dbtest.Must(d.db.SQL.ExecContext(t.Context(), "UPDATE shop_emails SET update_time = ? WHERE id = ?", at.Format("2006-01-02 15:04:05.000000"), id))(t)
+		d.exec("UPDATE shop_emails SET update_time = ? WHERE id = ?", at.Format("2006-01-02 15:04:05.000000"), id)
 	}
 	page := d.get("/failures").text
 	// 137 is 30 hours ago, or 136 if an hour has ended meanwhile
@@ -556,7 +561,7 @@ func TestListOfRunning(t *testing.T) {
 	d := open(t, ui.Options{}).enter()
 	id := d.add(job.Params{Type: "send"})[0]
 	for _, c := range []struct{ status, every string }{{"available", ""}, {"running", ` data-every="4000"`}} {
-		dbtest.Must(d.db.SQL.ExecContext(t.Context(), "UPDATE shop_emails SET status = ? WHERE id = ?", c.status, id))(t)
+		d.exec("UPDATE shop_emails SET status = ? WHERE id = ?", c.status, id)
 		dbtest.Same(t, regexp.MustCompile(` data-every="\d+"`).FindString(d.get("/queues/emails").text), c.every, c.status)
 	}
 }
@@ -692,6 +697,9 @@ func TestFind(t *testing.T) {
 	none := d.get("/find?q=nobody").text
 	dbtest.Ensure(t, strings.Contains(none, "0 jobs found among 2: that was all."), "%s", none)
 	dbtest.Ensure(t, strings.Contains(d.get("/find").text, "Type an id"), "an empty search")
+	for _, path := range []string{"/find", "/find?q=RELAY", "/queues/emails", "/failures", "/activity"} {
+		dbtest.Ensure(t, strings.Contains(strings.ToLower(d.get(path).text), "case matters"), "%s doesn't say so", path)
+	}
 }
 
 // TestCauses: one cause of two types is one card, and one question with the error.
@@ -709,6 +717,132 @@ func TestCauses(t *testing.T) {
 	}
 	task := d.do(http.MethodPost, "/failures", form).Header.Get("Location")
 	asked := d.get(task).text
-	dbtest.Ensure(t, strings.Contains(asked, "Retry 3 jobs of emails?") && strings.Contains(asked, "554 relay access denied") && strings.Contains(asked, "you can cancel them"), "%s", asked)
+	dbtest.Ensure(t, strings.Contains(asked, "Retry 3 jobs of emails?") && strings.Contains(asked, "554 relay access denied") && strings.Contains(asked, "you can cancel it"), "%s", asked)
 	dbtest.Same(t, d.said(d.do(http.MethodPost, task, url.Values{})), "3 jobs of emails were retried.")
+}
+
+// TestBadNews: what was refused isn't told like a success, and what somebody typed stays.
+func TestBadNews(t *testing.T) {
+	t.Parallel()
+	d := open(t, ui.Options{}).enter()
+	id := fmt.Sprint(d.add(job.Params{Type: "send"})[0])
+	page := "/queues/emails/jobs/" + id
+	for name, form := range map[string]url.Values{
+		"a wrong time": {"do": {"reschedule"}, "id": {id}, "back": {page}, "at": {"next friday"}}, "no job": {"do": {"cancel"}},
+		"a job that isn't there": {"do": {"cancel"}, "id": {"99"}, "back": {page}}, "a job that doesn't run": {"do": {"stop"}, "id": {id}, "back": {page}},
+	} {
+		told := d.get(d.act("/queues/emails/jobs", form).Header.Get("Location")).text
+		dbtest.Ensure(t, strings.Contains(told, `<p class="said bad" role="alert">`), "%s: %s", name, told)
+		dbtest.Ensure(t, name != "a wrong time" || strings.Contains(told, `name="at" value="next friday"`), "what was typed is lost: %s", told)
+	}
+	dbtest.Ensure(t, !strings.Contains(d.get(page).text, `role="alert"`), "it is told twice")
+	done := d.get(d.act("/queues/emails/jobs", url.Values{"do": {"cancel"}, "id": {id, "99"}, "back": {page}}).Header.Get("Location")).text
+	dbtest.Ensure(t, strings.Contains(done, `<p class="said" role="alert">1 job of emails was cancelled. 1 job not:`), "%s", done)
+	for path, verdict := range map[string]string{"/": `class="verdict warning" aria-labelledby="verdict"`, "/wall": `class="verdict warning"`} {
+		dbtest.Ensure(t, strings.Contains(d.get(path).text, verdict), "%s: no worker has run, and it looks well", path)
+	}
+	d.exec("UPDATE shop_emails SET status = 'failed', attempt = 1, error = 'cancelled'")
+	for n, state := range []string{"starting", "stopping", "failed"} {
+		d.exec("INSERT INTO shop_activity (at, kind, state, queue, job_id, job_type, attempt, error) VALUES (?, 'job', ?, 'emails', ?, 'send', 1, 'cancelled')",
+			time.Now().UTC().Add(time.Duration(n)*time.Minute).Format("2006-01-02 15:04:05.000000"), state, id)
+	}
+	story := d.get(page).text
+	dbtest.Ensure(t, strings.Contains(story, "attempt 1, cancelled, ran 2 min") && strings.Contains(story, `class="run cancelled"`), "a stopped attempt: %s", story)
+	for _, word := range []string{"<b>cancelled</b>", "it ended at 2", "with the error: cancelled"} {
+		dbtest.Ensure(t, strings.Contains(story, word), "no %q: %s", word, story)
+	}
+}
+
+// TestFarMatch: a list goes on for a while until it has found something, and says among how many jobs it has searched.
+func TestFarMatch(t *testing.T) {
+	t.Parallel()
+	d := open(t, ui.Options{}).enter()
+	const jobs = 15_000
+	dbtest.Must(d.q.EnqueueMany(t.Context(), slices.Repeat([]job.Params{{Type: "send"}}, jobs)))(t)
+	d.exec("UPDATE shop_emails SET status = 'failed', wake_time = NULL, attempt = 1, error = CASE WHEN id > 3 THEN 'exit status 1' ELSE 'needle' END")
+	page := d.get("/queues/emails?status=failed&text=needle").text
+	among := regexp.MustCompile(`(?:None|Found) among ([\d,]+) jobs`).FindStringSubmatch(page)
+	dbtest.Require(t, strings.Contains(page, `id="emails-3"`) || len(among) == 2 && len(among[1]) >= len("5,000"), "%v: %s", among, page)
+}
+
+// TestQuestion: a question names one job by its type and key, and the filter of all that match.
+func TestQuestion(t *testing.T) {
+	t.Parallel()
+	d := open(t, ui.Options{}).enter()
+	ids := d.add(job.Params{Type: "send", Key: "order-7"}, job.Params{Type: "send", Key: "order-8"})
+	ask := func(form url.Values) string {
+		t.Helper()
+		return d.get(d.do(http.MethodPost, "/queues/emails/jobs", form).Header.Get("Location")).text
+	}
+	one := ask(url.Values{"do": {"cancel"}, "id": {fmt.Sprint(ids[0])}})
+	dbtest.Ensure(t, regexp.MustCompile(`<a href="/queues/emails/jobs/1"><bdi>send</bdi> <bdi>order-7</bdi></a>`).MatchString(one), "%s", one)
+	dbtest.Ensure(t, !strings.Contains(one, "They ") && !strings.Contains(one, " them") && !strings.Contains(one, ">/queues"), "one job in the plural: %s", one)
+	several := ask(url.Values{"do": {"cancel"}, "id": {"1", "2"}})
+	dbtest.Ensure(t, strings.Contains(several, "Cancel 2 jobs of emails?") && !strings.Contains(several, ">/queues"), "%s", several)
+	all := ask(url.Values{"do": {"cancel"}, "all": {"1"}, "status": {"due"}, "type": {"send"}})
+	dbtest.Ensure(t, strings.Contains(all, "These are all jobs that match now: status due, type <bdi>send</bdi>."), "%s", all)
+}
+
+// TestKeptFilter: a wrong value of a filter is told above the form, which keeps what was typed.
+func TestKeptFilter(t *testing.T) {
+	t.Parallel()
+	d := open(t, ui.Options{}).enter()
+	d.add(job.Params{Type: "send"})
+	for path, kept := range map[string]string{
+		"/queues/emails?since=foo&key=order-7": `name="key" value="order-7"`, "/queues/emails?since=foo&status=due": `name="since" value="foo"`,
+		"/failures?since=foo&text=relay": `name="text" value="relay"`, "/activity?job=order-41917&text=relay": `name="job" value="order-41917"`,
+	} {
+		a := d.get(path)
+		dbtest.Ensure(t, a.StatusCode == http.StatusBadRequest && strings.Contains(a.text, `<p class="said bad" role="alert">&#34;`) && strings.Contains(a.text, kept), "%s: %s", path, a.text)
+		dbtest.Ensure(t, !strings.Contains(a.text, `class="row`) && !strings.Contains(a.text, `class="empty"`), "%s has a list: %s", path, a.text)
+	}
+	dbtest.Ensure(t, strings.Contains(d.get("/queues/emails").text, "<label>Key is <input"), "a key is a whole one")
+}
+
+// TestWorkersAndJobs: a running job leads to its worker, and the worker to its running jobs.
+func TestWorkersAndJobs(t *testing.T) {
+	t.Parallel()
+	d := open(t, ui.Options{}).enter()
+	ids := d.add(job.Params{Type: "send", Key: "order-7"}, job.Params{Type: "send"})
+	const worker = "0f8fad5b-d9cb-469f-a165-70867728950e"
+	d.exec("UPDATE shop_emails SET status = 'running', attempt = 1, worker_id = ? WHERE id = ?", worker, ids[0])
+	now := time.Now().UTC().Format("2006-01-02 15:04:05.000000")
+	d.exec("INSERT INTO shop_workers (id, host, pid, state, slots, start_time, heartbeat, lock_until) VALUES (?, 'web1', 7, 'working', 4, ?, ?, ?)", worker, now, now, now)
+	for _, path := range []string{"/queues/emails", "/queues/emails?status=running"} {
+		page := d.get(path).text
+		dbtest.Same(t, strings.Count(page, `<a href="/workers#worker-`+worker+`">worker 0f8fad5b</a>`), 1, page)
+	}
+	page := d.get("/workers").text
+	dbtest.Ensure(t, strings.Contains(page, `id="worker-`+worker+`"`) && strings.Contains(page, `<a href="/queues/emails/jobs/1"><bdi>order-7</bdi></a>`), "%s", page)
+}
+
+// TestUntil: pages with numbers say until when those are, and have the first ones at once.
+func TestUntil(t *testing.T) {
+	t.Parallel()
+	d := open(t, ui.Options{}).enter()
+	hour := time.Now().UTC().Add(-5 * time.Minute).Truncate(time.Hour).Add(-time.Hour) // the last complete one
+	d.exec("INSERT INTO shop_activity (at, kind, state, queue, job_id, job_type) VALUES (?, 'job', 'added', 'emails', 1, 'send')", hour.Format("2006-01-02 15:04:05.000000"))
+	const first = "No hour is measured yet"
+	for _, path := range []string{"/", "/metrics"} {
+		dbtest.Ensure(t, strings.Contains(d.get(path).text, first), "%s", path)
+	}
+	dbtest.Must(monitor.New(d.db).Aggregate(t.Context(), hour, monitor.AggregateOptions{}))(t)
+	for until := time.Now().Add(20 * time.Second); strings.Contains(d.get("/metrics").text, first); time.Sleep(100 * time.Millisecond) {
+		dbtest.Require(t, time.Now().Before(until), "the first hour isn't shown")
+	}
+	for _, path := range []string{"/metrics", "/queues/emails/types?type=send"} {
+		page := d.get(path).text
+		dbtest.Ensure(t, regexp.MustCompile(`Until <time datetime="`+hour.Add(time.Hour).Format("2006-01-02T15:04:05Z")+`"[^>]*>[^<]*</time>, measured <time `).MatchString(page), "%s: %.6000s", path, page)
+	}
+}
+
+// TestClosedWindow: a job that waits for its window is not told to run now.
+func TestClosedWindow(t *testing.T) {
+	t.Parallel()
+	d := open(t, ui.Options{}).enter()
+	at := time.Now().UTC().Add(12 * time.Hour)
+	windows := dbtest.Must(job.ParseWindows([]string{at.Format("15:04") + "-" + at.Add(time.Hour).Format("15:04")}))(t)
+	id := fmt.Sprint(d.add(job.Params{Type: "send", Windows: &windows})[0])
+	told := d.said(d.act("/queues/emails/jobs", url.Values{"do": {"now"}, "id": {id}}))
+	dbtest.Ensure(t, told == "Nothing was changed: the time window of job 1 is closed until "+at.Format("2 Jan 15:04")+".", "%s", told)
 }

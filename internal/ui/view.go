@@ -10,9 +10,11 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hipq/hipq/internal/texts"
+	"github.com/hipq/hipq/monitor/report"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/schema"
@@ -39,8 +41,9 @@ type view struct {
 	status int
 	// Data is the page's own.
 	Data any
-	// Said is what the last action did.
+	// Said is what the last action did. Bad says that it didn't do what it should.
 	Said string
+	Bad  bool
 }
 
 // problem is an error with its status for the browser.
@@ -69,8 +72,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, f func(*view) err
 	defer cancel()
 	v := &view{
 		Server: s, r: r.WithContext(ctx), asked: r, w: w, status: http.StatusOK, Now: time.Now(), Pace: pace, User: r.Header.Get(s.UserHeader),
-		Said: s.door.said(w, r), Seen: s.live.seen(),
+		Seen: s.live.seen(),
 	}
+	v.Said, v.Bad = s.door.said(w, r)
 	err := s.fileGone()
 	if err == nil {
 		if err = f(v); err == nil {
@@ -147,23 +151,27 @@ func (v *view) back(err error, to, said string) error {
 		return err
 	}
 	http.SetCookie(v.w, &http.Cookie{
-		Name: v.door.cookie + "-said", Value: url.QueryEscape(texts.Clip(said, saidBytes)),
+		Name: v.door.cookie + "-said", Value: map[bool]string{true: bad}[v.Bad] + url.QueryEscape(texts.Clip(said, saidBytes)),
 		Path: v.Base + "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, MaxAge: 30,
 	})
 	http.Redirect(v.w, v.r, v.Base+to, http.StatusSeeOther)
 	return nil
 }
 
+// bad begins the cookie of bad news. QueryEscape leaves no "!".
+const bad = "!"
+
 // said takes what the last action did, so that it is shown once.
-func (d *door) said(w http.ResponseWriter, r *http.Request) string {
+func (d *door) said(w http.ResponseWriter, r *http.Request) (text string, isBad bool) {
 	name := d.cookie + "-said"
 	c, err := r.Cookie(name)
 	if err != nil || c.Value == "" || r.Method != http.MethodGet || r.Header.Get("X-Live") != "" { // another page that renews itself leaves it
-		return ""
+		return "", false
 	}
 	http.SetCookie(w, &http.Cookie{Name: name, Path: d.Base + "/", MaxAge: -1})
-	text, _ := url.QueryUnescape(c.Value)
-	return text
+	value, isBad := strings.CutPrefix(c.Value, bad)
+	text, _ = url.QueryUnescape(value)
+	return text, isBad
 }
 
 // Body is the page's own part.
@@ -173,8 +181,21 @@ func (v *view) Body() (template.HTML, error) {
 	return template.HTML(b.String()), err //nolint:gosec // a template has escaped it
 }
 
+// complain tells above the page what is wrong with its address. The page has the form with what was typed, and no list.
+func (v *view) complain(err error) {
+	if err != nil {
+		v.status, v.Said, v.Bad = http.StatusBadRequest, err.Error(), true
+	}
+}
+
+// IsUsable reports whether there was nothing to complain about.
+func (v *view) IsUsable() bool { return v.status == http.StatusOK }
+
 // Form is what somebody typed or chose.
 func (v *view) Form(name string) string { return v.r.FormValue(name) }
+
+// Until is the end of the last hour that was measured.
+func (v *view) Until(m report.View) time.Time { return m.Hours[len(m.Hours)-1].Start.Add(time.Hour) }
 
 // Here is the address of the page, to come back to.
 func (v *view) Here() string { return v.r.URL.RequestURI() }

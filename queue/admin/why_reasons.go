@@ -106,9 +106,9 @@ func (w *Why) standing(flawed bool) {
 	case j.Status == job.StatusFinished:
 		w.add("finished", "it finished at %s, in attempt %d%s", since, j.Attempt, w.settler())
 	case j.Error == job.None: // a change by plain SQL may lack it
-		w.add("failed", "it has been final since %s, without an error", since)
+		w.add("failed", "it ended at %s, without an error", since)
 	default:
-		w.add("failed", "it has been final since %s, with the error: %s", since, j.Error)
+		w.add("failed", "it ended at %s, with the error: %s", since, j.Error)
 	}
 }
 

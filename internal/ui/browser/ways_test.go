@@ -335,7 +335,7 @@ func TestChosen(t *testing.T) {
 	b.click("Dismiss")
 	b.waitFor("Dismiss 200 jobs of emails?")
 	b.waitFor("the mail server refuses")
-	b.waitFor("you can still rerun them")
+	b.waitFor("you can still rerun it")
 	b.click("Dismiss 200 jobs")
 	b.waitFor("200 jobs of emails were dismissed.")
 	s.exec("UPDATE shop_emails SET status = 'scheduled', wake_time = '2100-01-01 00:00:00.000000', scheduled_run_time = '2100-01-01 00:00:00.000000'")
@@ -343,6 +343,62 @@ func TestChosen(t *testing.T) {
 	value[int](b, `document.querySelector(".chooser [name=all]").click(), 0`)
 	b.click("Run now")
 	b.waitFor("Run now 200 jobs of emails?")
+}
+
+// TestOnThePhone: a person with a phone reads errors whole, and sees the chosen tab and the numbers that matter.
+func TestOnThePhone(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	s.fail(3, strings.Repeat("a long error ", 40))
+	b := s.enter()
+	b.look(390, "light")
+	b.open(s.base + "/failures")
+	b.waitFor("a long error")
+	dbtest.Ensure(t, value[bool](b, `document.querySelector("article .copy").getBoundingClientRect().bottom <= document.querySelector("article pre").getBoundingClientRect().top`), "the button is on the error")
+	for path, tab := range map[string]string{"/queues/emails?status=finished": ".tabs", "/metrics": "header nav"} {
+		b.open(s.base + path)
+		dbtest.Same(t, value[float64](b, fmt.Sprintf(hidden, `document.querySelector("`+tab+` [aria-current]")`)), 0, path)
+	}
+	b.open(s.base + "/")
+	for _, column := range []string{"Due", "Running", "Failed"} {
+		dbtest.Same(t, value[float64](b, fmt.Sprintf(hidden, `[...document.querySelectorAll("th")].find((e) => e.innerText === "`+column+`")`)), 0, column)
+	}
+}
+
+// TestBackTicks: a browser that goes back ticks no other jobs than were chosen.
+func TestBackTicks(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	s.fail(5, "exit status 1")
+	b := s.enter()
+	path := "/queues/emails?status=failed"
+	b.open(s.base + path)
+	const ticked = `[...document.querySelectorAll(".chosen input:checked, .chooser input:checked")].map((e) => e.value).join()`
+	tick := func(boxes string) {
+		t.Helper()
+		value[int](b, `document.querySelectorAll("`+boxes+`").forEach((e) => e.click()), 0`)
+	}
+	back := func(what string) {
+		t.Helper()
+		b.do(chromedp.NavigateBack())
+		b.wait(`location.pathname === "/queues/emails" && document.readyState === "complete" && document.querySelector(".chosen")`)
+		time.Sleep(300 * time.Millisecond) // the browser restores what was typed
+		got := value[string](b, ticked)
+		dbtest.Ensure(t, got == "" || got == "5,4", "%s: ticked are %s", what, got)
+	}
+	tick("#box-5, #box-4")
+	b.do(chromedp.Click(chromedp.CSS("li.row a")))
+	b.wait(`location.pathname.startsWith("/queues/emails/jobs/")`)
+	s.fail(2, "exit status 1")
+	back("from a job")
+	b.open(s.base + path)
+	tick("#box-7, .chooser [name=all]")
+	b.click("Dismiss")
+	b.waitFor("Dismiss 7 jobs of emails?")
+	b.do(chromedp.NavigateBack())
+	b.wait(`location.pathname === "/queues/emails" && document.querySelector(".chosen")`)
+	time.Sleep(300 * time.Millisecond)
+	dbtest.Same(t, value[string](b, ticked), "", "from the question")
 }
 
 // TestCalm: while somebody chooses among rows, news wait for her; what she has selected, scrolled and opened stays.
@@ -373,6 +429,9 @@ func TestCalm(t *testing.T) {
 	dbtest.Same(t, value[string](b, `document.getElementById("pause").innerText`), "Go on updating")
 	value[int](b, `document.getElementById("pause").click(), 0`)
 	b.waitFor("unseen")
+	value[int](b, `document.getElementById("pause").click(), 0`)
+	b.open(s.base + "/queues/emails")
+	b.waitFor("Stop updating")
 	// nothing moves for people who don't want that
 	const moves = `getComputedStyle(Object.assign(document.querySelector("li.row"), { className: "row fresh" })).animationName`
 	dbtest.Same(t, value[string](b, moves), "fresh")

@@ -68,14 +68,13 @@ const hold = (list, next) => {
 
 // The page is fetched again when what it shows has changed.
 const seldom = 30000;
-let stale = false, fetched = Date.now(), pressed = false, state, calm;
+let paused = false, stale = false, fetched = Date.now(), pressed = false, state, calm;
 addEventListener("pointerdown", () => { pressed = true; });
 for (const end of ["pointerup", "pointercancel"]) addEventListener(end, () => { pressed = false; });
-const paused = () => sessionStorage.paused === "yes";
 const renew = async (now) => {
   const age = Date.now() - fetched;
   if (age > (page().dataset.every || seldom)) stale = true; // what no activity tells, such as progress
-  if (!now && (!stale || paused() || age < page().dataset.pace || pressed || document.hidden)) return;
+  if (!now && (!stale || paused || age < page().dataset.pace || pressed || document.hidden)) return;
   stale = false;
   fetched = Date.now();
   try {
@@ -111,10 +110,10 @@ const live = () => {
   listen();
   document.addEventListener("visibilitychange", () => { say(""); stale = true; listen(); });
   setInterval(renew, 250);
-  const button = by("pause"), show = () => { button.textContent = paused() ? "Go on updating" : "Stop updating"; root.classList.toggle("paused", paused()); };
+  const button = by("pause"), show = () => { button.textContent = paused ? "Go on updating" : "Stop updating"; root.classList.toggle("paused", paused); };
   if (!button) return; // on the wall
   button.hidden = false;
-  button.addEventListener("click", () => { sessionStorage.paused = paused() ? "no" : "yes"; show(); if (!paused()) renew(true); });
+  button.addEventListener("click", () => { paused = !paused; show(); if (!paused) renew(true); });
   show();
 };
 
@@ -214,6 +213,7 @@ addEventListener("DOMContentLoaded", () => {
   state = by("state");
   calm = state.textContent;
   colour();
+  for (const a of document.querySelectorAll("nav [aria-current]")) a.parentElement.scrollLeft = a.offsetLeft - a.parentElement.offsetLeft - 40;
   if (!page()) return;
   dress();
   live();
