@@ -760,9 +760,14 @@ func TestFarMatch(t *testing.T) {
 	const jobs = 15_000
 	dbtest.Must(d.q.EnqueueMany(t.Context(), slices.Repeat([]job.Params{{Type: "send"}}, jobs)))(t)
 	d.exec("UPDATE shop_emails SET status = 'failed', wake_time = NULL, attempt = 1, error = CASE WHEN id > 3 THEN 'exit status 1' ELSE 'needle' END")
-	page := d.get("/queues/emails?status=failed&text=needle").text
-	among := regexp.MustCompile(`(?:None|Found) among ([\d,]+) jobs`).FindStringSubmatch(page)
-	dbtest.Require(t, strings.Contains(page, `id="emails-3"`) || len(among) == 2 && len(among[1]) >= len("5,000"), "%v: %s", among, page)
+	among := regexp.MustCompile(`(?:None|Found) among [\d,]{5,} jobs`)
+	page := ""
+	for range 20 { // a busy machine gets no further within the time
+		if page = d.get("/queues/emails?status=failed&text=needle").text; strings.Contains(page, `id="emails-3"`) || among.MatchString(page) {
+			return
+		}
+	}
+	t.Errorf("neither found nor searched far: %s", page)
 }
 
 // TestQuestion: a question names one job by its type and key, and the filter of all that match.
