@@ -267,8 +267,8 @@ func (s env) inTx(sent *dbtest.Sent, end func(*sql.Tx) error, jobs ...job.Params
 	return texts
 }
 
-// EnqueueTx adds two statements to an application's transaction, for the job and for its activity. It queries what else it
-// needs.
+// TestEnqueueTxAddsFewStatements: EnqueueTx sends the application's transaction an INSERT for the job and one for its activity,
+// and few queries.
 func TestEnqueueTxAddsFewStatements(t *testing.T) {
 	counted(t, func(s env, sent *dbtest.Sent) {
 		none, zero := job.Windows{}, 0

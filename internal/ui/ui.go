@@ -127,12 +127,13 @@ func (s *Server) measured(ctx context.Context) (report.View, error) {
 // report has the metrics of the last hours, made when the last hour was measured.
 func (i Instance) report(ctx context.Context) (report.View, error) {
 	p := report.Page{Instance: i.Name, Zone: i.Zone, Alert: i.Alert}
-	hour, err := monitor.New(i.DB).LastComplete(ctx)
+	m := monitor.New(i.DB)
+	hour, err := m.LastComplete(ctx)
 	if err == nil {
-		p.Report, err = monitor.New(i.DB).Report(ctx, hour)
+		p.Report, err = m.Report(ctx, hour)
 	}
 	if err == nil {
-		p.Made, err = monitor.New(i.DB).Ran(ctx)
+		p.Made, err = m.Ran(ctx)
 	}
 	return p.View(), err
 }

@@ -244,11 +244,12 @@ func TestRateWakes(t *testing.T) {
 	suite(t, func(s shop) {
 		s.emails = s.reopen(queue.Options{Name: "emails", Rate: job.Rate{Starts: 1, Per: 200 * time.Millisecond}}, nil)
 		s.add(s.emails, "send", 20)
-		p := only(s.emails, s.worker(all(nothing)))
-		p.Poll = 10 * time.Second
-		wantSummary(s.t, s.work(p), worker.Summary{Started: 20, Finished: 20})
-		at := s.starts(s.emails)
-		dbtest.Ensure(s.t, at[19].Sub(at[0]) < p.RunFor, "20 jobs took %s, not about 4 s; 190 s without the wakes", at[19].Sub(at[0]))
+		wantSummary(s.t, s.work(only(s.emails, s.worker(all(nothing)))), worker.Summary{Started: 20, Finished: 20})
+		at, least := s.starts(s.emails), time.Hour
+		for i := range 19 { // the least, because a busy machine is late for most
+			least = min(least, at[i+1].Sub(at[i]))
+		}
+		dbtest.Ensure(s.t, least < 700*time.Millisecond, "20 jobs started %s apart at least, not about 200 ms; 1 s without the wakes", least)
 	})
 }
 
