@@ -22,13 +22,15 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// pageJobs is how many jobs a page lists. pageWithin is how long it looks for them before it offers to go on, and foundWithin how
-// long while it has found none.
-const (
-	pageJobs    = 50
-	pageWithin  = 20 * time.Millisecond
-	foundWithin = 500 * time.Millisecond
-)
+// pageJobs is how many jobs a page lists.
+const pageJobs = 50
+
+// looks is how long a page looks for jobs before it offers to go on.
+type looks struct {
+	page time.Duration
+	// found is how long it looks while it has found none.
+	found time.Duration
+}
 
 // selection is which jobs a list shows, and an action changes. The address has it.
 type selection struct {
@@ -128,9 +130,9 @@ func (s *Server) queue(v *view, q *queue.Queue) error {
 	if !v.IsUsable() {
 		return v.show("queue", q.Name, p)
 	}
-	o := admin.PageOptions{After: sel.After, Oldest: sel.Sort == "oldest", Within: pageWithin, Ranges: &s.ranges}
+	o := admin.PageOptions{After: sel.After, Oldest: sel.Sort == "oldest", Within: s.looks.page, Ranges: &s.ranges}
 	p.List, err = admin.Of(q).Page(ctx, sel.Filter, o)
-	for until := v.Now.Add(foundWithin); err == nil && len(p.Jobs) == 0 && p.Next != "" && time.Now().Before(until); {
+	for until := v.Now.Add(s.looks.found); err == nil && len(p.Jobs) == 0 && p.Next != "" && time.Now().Before(until); {
 		looked := p.Looked
 		o.After = p.Next
 		p.List, err = admin.Of(q).Page(ctx, sel.Filter, o)
@@ -167,7 +169,7 @@ func (v *view) matching(q *queue.Queue, p queuePage) (string, error) {
 	if p.After == "" && p.Next == "" {
 		return texts.Thousands(len(p.Jobs)), nil
 	}
-	n, next, err := admin.Of(q).Count(v.r.Context(), p.Filter, admin.PageOptions{Within: pageWithin, Ranges: &v.ranges})
+	n, next, err := admin.Of(q).Count(v.r.Context(), p.Filter, admin.PageOptions{Within: v.looks.page, Ranges: &v.ranges})
 	return texts.Thousands(n) + map[bool]string{true: "+"}[next != ""], err
 }
 
@@ -341,7 +343,7 @@ func (s *Server) activity(v *view) (err error) {
 	}
 	log := activity.New(v.DB)
 	if by.JobID == 0 {
-		p.Entries, p.Back, err = log.Newest(v.r.Context(), by, pageWithin)
+		p.Entries, p.Back, err = log.Newest(v.r.Context(), by, v.looks.page)
 	} else { // has an index
 		err = log.Find(v.r.Context(), by, func(e activity.Entry) error { p.Entries = append(p.Entries, e); return nil })
 	}

@@ -151,7 +151,7 @@ func (s *Server) workers(v *view) (err error) {
 		return err
 	}
 	for _, q := range queues {
-		list, err := admin.Of(q).Page(v.r.Context(), admin.Filter{Status: "running", Limit: runningMost}, admin.PageOptions{Within: pageWithin, Ranges: &s.ranges})
+		list, err := admin.Of(q).Page(v.r.Context(), admin.Filter{Status: "running", Limit: runningMost}, admin.PageOptions{Within: s.looks.page, Ranges: &s.ranges})
 		if err != nil {
 			return err
 		}

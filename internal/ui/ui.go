@@ -84,6 +84,7 @@ type Server struct {
 	live   *live
 	tasks  tasks
 	ranges admin.Ranges
+	looks  looks
 	// queues, health and metrics are kept for a while, because they cost more than the other queries together.
 	queues  kept[[]*queue.Queue]
 	health  kept[monitor.Health]
@@ -99,7 +100,7 @@ type Server struct {
 
 // New returns a server. Its goroutines end with ctx.
 func New(ctx context.Context, i Instance, o Options) *Server {
-	s := &Server{Instance: i, Options: o, queues: kept[[]*queue.Queue]{get: i.Queues, age: 10 * time.Second, ctx: ctx}}
+	s := &Server{Instance: i, Options: o, looks: looks{20 * time.Millisecond, 500 * time.Millisecond}, queues: kept[[]*queue.Queue]{get: i.Queues, age: 10 * time.Second, ctx: ctx}}
 	s.door = &door{Options: o, cookie: "hipq-" + rand.Text()[:8], session: rand.Text()}
 	s.file, _ = os.Stat(i.File)
 	s.live = &live{ctx: ctx, log: activity.New(i.DB), pages: map[chan news]bool{}}
