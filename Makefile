@@ -73,12 +73,12 @@ test-engines: ## run the tests that have a database on MySQL, and on a Galera cl
 	PKG=$(PKG) .ci/engines $(ENGINES)
 
 # The race detector slows SQLite, which is Go code here, ten times as much as a server that it doesn't see. The code above the
-# two is the same, so these tests run on MariaDB alone; and not those in which nothing happens at once. With SHORT=1, cmd, whose
-# tests mostly run one command after the other, is left to each night.
+# two is the same, so these tests run on MariaDB alone; and not those in which nothing happens at once, or only in the server's
+# procedures. With SHORT=1, cmd, whose tests mostly run one command after the other, is left to each night.
 BUT_ALONE = $(if $(filter ./...,$(PKG)),$$(go list ./... | grep -v -e /internal/crash -e /internal/conformance -e /schema$$ $(if $(SHORT),-e /cmd$$)),$(PKG))
 race: ## run the shorter tests under the race detector (needs a C compiler); SHORT=1 leaves some out
 	@.ci/clients
-	CGO_ENABLED=1 .ci/times .ci/with-mariadb go test -vet=off -race -short -skip '/^sqlite$$' -count=1 -timeout 60m $(BUT_ALONE)
+	CGO_ENABLED=1 .ci/times .ci/with-mariadb go test -vet=off -race -short -skip '/^sqlite$$|^TestProcedures' -count=1 -timeout 60m $(BUT_ALONE)
 
 # With SHORT=1 there are 10 kills, and without it 100, the store's tests at random run ten times, and NIGHTLY runs. The tests mostly wait, so they run
 # side by side. The race detector leaves them out: it slows processes down and doesn't look across them.
