@@ -2,6 +2,7 @@ package crash
 
 import (
 	"context"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"syscall"
@@ -108,17 +109,28 @@ func (f *fleet) stop(ctx context.Context, w *worker, mode int, book *book) bool 
 	return reached && !inStart
 }
 
-// awaitComeback waits for the moment while the worker can still resume.
+// awaitComeback waits for the moment while the worker can still resume. It gives up when a transaction stays open: a busy server may
+// begin that of a stopped worker late.
 func (f *fleet) awaitComeback(ctx context.Context, w *worker, mode int, before []row, book *book) bool {
 	was := map[jobID]row{}
 	for _, j := range before {
 		was[j.jobID] = j
 	}
+	var open map[string]bool
+	looked := time.Now()
 	for limit := time.Now().Add(15 * time.Second); time.Now().Before(limit) && ctx.Err() == nil; {
 		select {
 		case <-w.ended:
 			return false
 		case <-time.After(5 * time.Millisecond):
+		}
+		if !f.db.sqlite && time.Since(looked) > time.Second {
+			now, err := f.db.transactions()
+			if err != nil || slices.ContainsFunc(slices.Collect(maps.Keys(now)), func(id string) bool { return open[id] }) {
+				dbtest.Ensure(f.t, err == nil, "%v", err)
+				return false
+			}
+			open, looked = now, time.Now()
 		}
 		now, err := f.db.again(before)
 		if err != nil {
