@@ -25,7 +25,7 @@ belong to a worker that has not started them. WAITING jobs wait for an answer, E
 FAILED counts failures that were neither retried nor dismissed, CLOSED those that were, and cancelled jobs. OLDEST DUE
 is when the oldest due job became due.
 
-The table counts up to 20,000 jobs of each kind, and says 20000+ if there are more. --exact counts all, which takes
+The table counts up to 10,000 jobs of each kind, and says 10000+ if there are more. --exact counts all, which takes
 seconds beside millions of jobs; --json and --shards always do.
 
 Below, it shows job types with a job that has been due for an hour while no worker started any, probably because no
@@ -227,7 +227,7 @@ func (a *app) runStatus(cmd *cobra.Command, i *instance, o statusOptions) error 
 }
 
 // talliedMost is up to how many jobs of a status are counted in all queues.
-const talliedMost = 20_000
+const talliedMost = 10_000
 
 // queueStatus reads what status says of a queue, and counts up to most jobs of a status; 0 counts all.
 func (i *instance) queueStatus(ctx context.Context, q *queue.Queue, lastSeen time.Time, most int64) (queueStatus, error) {

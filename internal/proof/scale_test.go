@@ -45,7 +45,7 @@ const measured = `
 20 enqueue mail send --data {"user":1234567,"action":"mail"}
 9 enqueue mail send --key KEY4
 3 enqueue --ndjson DIR/jobs
-3 status: counts up to 20,000 jobs of each status
+3 status: counts up to 10,000 jobs of each status
 3 status --exact: counts all jobs
 3 doctor: on SQLite reads the file for the sizes of tables, unless it has more than 256 MiB
 5 jobs

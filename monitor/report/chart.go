@@ -88,7 +88,7 @@ func (w week) days() (days []day) {
 		t := w.hour(x)
 		if t.Hour() == 0 || x > 0 && w.hour(x-1).YearDay() != t.YearDay() {
 			left := short(100*float64(x)/float64(len(w.hours))) + "%"
-			days = append(days, day{X: x, Left: left, Named: x*100 < len(w.hours)*94 && (len(w.hours) < 15*24 || t.Weekday() == time.Monday), Name: t.Format("Mon"), Date: t.Format("2")})
+			days = append(days, day{X: x, Left: left, Named: x*100 < len(w.hours)*90 && (len(w.hours) < 15*24 || t.Weekday() == time.Monday), Name: t.Format("Mon"), Date: t.Format("2")})
 		}
 	}
 	return days
