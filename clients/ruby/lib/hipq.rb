@@ -96,7 +96,7 @@ module Hipq
     def name(text) = text.to_s.match?(/\A\w+\z/) ? text.to_s : raise(ArgumentError, "not a name in hipq: #{text.inspect}")
     def table(queue) = @tables.fetch(queue.to_s) { "#{@instance}_#{name(queue)}" }.delete("`")
     def job(id_or_type, key) = id_or_type.is_a?(Integer) ? [id_or_type] : [nil, id_or_type.to_s, key.to_s]
-    def utf8(text) = text.encoding == Encoding::BINARY ? text.dup.force_encoding(Encoding::UTF_8) : text.encode(Encoding::UTF_8)
+    def utf8(text) = [Encoding::BINARY, Encoding::US_ASCII].include?(text.encoding) ? text.dup.force_encoding(Encoding::UTF_8) : text.encode(Encoding::UTF_8)
     def number(error) = # the driver's, also behind an error of Active Record
       [error, error.cause].product(%i[error_number error_code]).filter_map { |e, name| e.public_send(name) if e.respond_to?(name) }.first.to_i
 
