@@ -141,7 +141,7 @@ function toRow ({ type, data, key, at, in: span, priority, timeout, weight, wind
   const row = { job_type: type, job_key: key, shard_key: shardKey, priority, timeout, throttle_factor: weight }
   for (const [name, value] of Object.entries(row)) {
     const [low, high] = limits[name] ?? []
-    const fits = high ? Number.isInteger(value) && value >= low && value <= high : typeof value === 'string' && value && !value.includes('\0') && value.isWellFormed()
+    const fits = high ? Number.isInteger(value) && value >= low && value <= high : typeof value === 'string' && value && !/[\0\p{Cs}]/u.test(value)
     if (value != null && !fits) throw new TypeError(`${name} is ${JSON.stringify(value)}`)
   }
   const text = data == null || raw ? data : json(data)
