@@ -22,13 +22,16 @@ type source struct {
 	// those with a retry handler.
 	types         []string
 	serves, asked store.Types
+	// programs are the streams that handle its types. mixed says that some types have other handlers.
+	programs []stream
+	mixed    bool
 	// resting says until when the handlers of some types can't begin any job.
 	resting map[string]time.Time
 	lane    *lane
 	// shards are the queue's shards, by number.
 	shards []*shard
-	// among is how many workers start such jobs now, if they share what they read ahead.
-	among int
+	// among is how many workers start such jobs now, if they share what they read ahead. nth is which of them this one is.
+	among, nth int
 	// counted is the number of rounds so far that could start jobs.
 	counted int
 	// dividedAt is when a poll was last asked to divide the limit again.
@@ -114,6 +117,13 @@ func (w *worker) addSource(q Queue, types []string, l *lane) {
 		}
 	}
 	s.asked = s.only(asked)
+	for _, t := range types {
+		if of := s.streamOf(t); of == nil || !reflect.TypeOf(of).Comparable() {
+			s.mixed = true
+		} else if !slices.Contains(s.programs, of) {
+			s.programs = append(s.programs, of)
+		}
+	}
 	w.addShards(s)
 	s.serve()
 	w.sources = append(w.sources, s)
@@ -125,6 +135,7 @@ func (s *source) serve() {
 	for number, one := range s.shards {
 		one.candidates = s.store().Candidates(number, s.serves)
 	}
+	s.stripe(s.among, s.nth)
 }
 
 // rest has a source start no more jobs for a handler that can't begin any now.
@@ -190,12 +201,12 @@ func resting(list []store.Settled) (n int) {
 	return n
 }
 
-// wants returns how many slots the source could use now. While its jobs wait for room, it keeps one, to start the first of them
-// at once; but not if others want slots.
-func (s *source) wants(accepting, others bool) int {
+// wants returns how many slots the source could use now, if its handlers have room for so many more jobs. While its jobs wait for
+// a limit, it keeps one, to start the first of them at once; but not if others want slots.
+func (s *source) wants(accepting, others bool, room int) int {
 	n := s.taken() + s.owed()
 	if (s.mayStart() || s.failing) && accepting {
-		return min(s.lane.width, max(n, s.room()+s.owed()))
+		return min(s.lane.width, n+max(0, room))
 	}
 	if accepting && !others && s.gone == nil && s.waits() {
 		n++
@@ -203,7 +214,7 @@ func (s *source) wants(accepting, others bool) int {
 	return n
 }
 
-// taken is how many jobs run, or may be started by a round.
+// taken is how many slots running jobs and decisions have, or rounds may need.
 func (s *source) taken() int {
 	n := s.running
 	for _, r := range s.rounds {
@@ -212,16 +223,29 @@ func (s *source) taken() int {
 	return n
 }
 
-// room is how many jobs the handlers can have at once now.
-func (s *source) room() (n int) {
-	var seen []stream
-	for _, t := range s.types {
-		of := s.streamOf(t)
-		if of == nil {
-			return 1 << 20
+// room is how many more jobs the handlers of a source can have, beside those that run and, if reserved, those that rounds may start.
+// Sources that share a stream share its room. Decisions take none.
+func (l *loop) room(s *source, reserved bool) (n int) {
+	if s.mixed {
+		return 1 << 20
+	}
+	for _, of := range s.programs {
+		n += of.Room()
+	}
+	shared := func(of stream) bool { return slices.Contains(s.programs, of) }
+	for _, other := range l.sources {
+		for _, a := range other.attempts {
+			if shared(other.streamOf(a.Job.Type)) {
+				n--
+			}
 		}
-		if !slices.ContainsFunc(seen, func(one stream) bool { return reflect.TypeOf(of).Comparable() && one == of }) {
-			seen, n = append(seen, of), n+of.Room()
+		if !reserved || other.mixed || !slices.ContainsFunc(other.programs, shared) {
+			continue
+		}
+		for _, r := range other.rounds {
+			if !r.decides {
+				n -= r.Slots
+			}
 		}
 	}
 	return n
