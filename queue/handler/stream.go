@@ -155,16 +155,14 @@ func (s *Stream) await(ctx context.Context, timeout time.Duration, place chan st
 			return nil, false, tryAgain(context.Cause(ctx).Error())
 		}
 		s.retireOutdated()
-		t, mayStart, refusal := s.choose(time.Now(), place)
-		switch {
-		case refusal != nil:
-			return nil, false, *refusal
-		case t != nil || mayStart:
+		t, mayStart, refusal = s.choose(time.Now(), place)
+		if t != nil || mayStart || refusal.Verdict != "" {
 			if late != nil && expire != nil {
 				expire(timeout)
 			}
-			return t, mayStart, job.Outcome{}
-		case late == nil && s.Ahead > 0:
+			return t, mayStart, refusal
+		}
+		if late == nil && s.Ahead > 0 {
 			if late = time.After(aheadWait); expire != nil {
 				expire(timeout + aheadWait)
 			}
@@ -181,19 +179,13 @@ func (s *Stream) await(ctx context.Context, timeout time.Duration, place chan st
 	}
 }
 
-// choose returns the talk with the most room, or says that a program may start; nothing of all means that the job must wait. It
+// choose returns the talk with the most room, or says that a program may start; if none of these, the job must wait. It
 // refuses a job if no program runs and none may start yet, so that the job frees its slot.
-func (s *Stream) choose(now time.Time, place chan struct{}) (t *talk, mayStart bool, refusal *job.Outcome) {
+func (s *Stream) choose(now time.Time, place chan struct{}) (t *talk, mayStart bool, refusal job.Outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
-		return nil, false, new(tryAgain(hasEnded))
-	}
 	if !slices.Contains(s.line, place) {
 		s.line = append(s.line, place)
-	}
-	if s.line[0] != place {
-		return nil, false, nil
 	}
 	for _, one := range s.talks {
 		if one.taken < max(1, s.InFlight) && (t == nil || one.taken < t.taken) {
@@ -202,16 +194,19 @@ func (s *Stream) choose(now time.Time, place chan struct{}) (t *talk, mayStart b
 	}
 	free := len(s.talks)+s.starting < max(1, s.Processes)
 	switch {
+	case s.closed:
+		return nil, false, tryAgain(hasEnded)
+	case s.line[0] != place:
+		t = nil // others came first
 	case free && (t == nil || t.taken > 0) && !now.Before(s.startAt):
 		s.starting++
-		return nil, true, nil
+		return nil, true, refusal
 	case t != nil:
 		t.taken++
-		return t, false, nil
 	case free && len(s.talks)+s.starting == 0:
-		return nil, false, new(s.pausing(fmt.Sprintf("not started: the last %d programs ended without an answer, the latest with: %s", s.futile, s.lastEnd)))
+		refusal = s.pausing(fmt.Sprintf("not started: the last %d programs ended without an answer, the latest with: %s", s.futile, s.lastEnd))
 	}
-	return nil, false, nil
+	return t, false, refusal
 }
 
 // pausing is the outcome of a job that no program takes before the next start.

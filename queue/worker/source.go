@@ -2,12 +2,12 @@ package worker
 
 import (
 	"maps"
-	"reflect"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/hipq/hipq/internal/store"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -22,9 +22,8 @@ type source struct {
 	// those with a retry handler.
 	types         []string
 	serves, asked store.Types
-	// programs are the streams that handle its types. mixed says that some types have other handlers.
+	// programs are the streams that handle its types, in their order; none if a type has another handler.
 	programs []stream
-	mixed    bool
 	// resting says until when the handlers of some types can't begin any job.
 	resting map[string]time.Time
 	lane    *lane
@@ -117,12 +116,8 @@ func (w *worker) addSource(q Queue, types []string, l *lane) {
 		}
 	}
 	s.asked = s.only(asked)
-	for _, t := range types {
-		if of := s.streamOf(t); of == nil || !reflect.TypeOf(of).Comparable() {
-			s.mixed = true
-		} else if !slices.Contains(s.programs, of) {
-			s.programs = append(s.programs, of)
-		}
+	if s.programs = texts.Map(types, s.streamOf); slices.Contains(s.programs, nil) {
+		s.programs = nil
 	}
 	w.addShards(s)
 	s.serve()
@@ -226,11 +221,13 @@ func (s *source) taken() int {
 // room is how many more jobs the handlers of a source can have, beside those that run and, if reserved, those that rounds may start.
 // Sources that share a stream share its room. Decisions take none.
 func (l *loop) room(s *source, reserved bool) (n int) {
-	if s.mixed {
+	if len(s.programs) == 0 {
 		return 1 << 20
 	}
-	for _, of := range s.programs {
-		n += of.Room()
+	for i, of := range s.programs {
+		if slices.Index(s.programs, of) == i {
+			n += of.Room()
+		}
 	}
 	shared := func(of stream) bool { return slices.Contains(s.programs, of) }
 	for _, other := range l.sources {
@@ -239,11 +236,8 @@ func (l *loop) room(s *source, reserved bool) (n int) {
 				n--
 			}
 		}
-		if !reserved || other.mixed || !slices.ContainsFunc(other.programs, shared) {
-			continue
-		}
 		for _, r := range other.rounds {
-			if !r.decides {
+			if reserved && !r.decides && slices.ContainsFunc(other.programs, shared) {
 				n -= r.Slots
 			}
 		}
