@@ -196,12 +196,12 @@ func resting(list []store.Settled) (n int) {
 	return n
 }
 
-// wants returns how many slots the source could use now, if its handlers have room for so many more jobs. While its jobs wait for
-// a limit, it keeps one, to start the first of them at once; but not if others want slots.
-func (s *source) wants(accepting, others bool, room int) int {
+// wantedBy returns how many slots a source could use now. While its jobs wait for a limit, it keeps one, to start the first of them
+// at once; but not if others want slots.
+func (l *loop) wantedBy(s *source, accepting, others bool) int {
 	n := s.taken() + s.owed()
 	if (s.mayStart() || s.failing) && accepting {
-		return min(s.lane.width, n+max(0, room))
+		return min(s.lane.width, n+max(0, l.room(s, true)))
 	}
 	if accepting && !others && s.gone == nil && s.waits() {
 		n++
