@@ -178,6 +178,8 @@ var unrun = map[string]string{
 	"ignore_tables = ":                  "it needs Rails",
 	"schema_filter: ":                   "it needs Doctrine",
 	"def include_name":                  "it needs Alembic",
+	"pip install /usr/local/src":        "it needs pip and Composer, and the packages that they fetch",
+	"gem \"hipq\", path":                "it needs Bundler",
 	"warning  loopback:":                "output of a server that is set up so",
 }
 

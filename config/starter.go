@@ -68,7 +68,7 @@ func StarterFor(name, dir string) (Starter, error) {
 	case strings.Contains(driver, "mysql"), strings.Contains(driver, "mariadb"), strings.Contains(driver, "trilogy"):
 		section = "\n# The application's own database, so that a job is in the same transaction as what it is about. Keep " + DSNFile + " out of git.\n" +
 			"database: {driver: mysql, dsn_file: " + DSNFile + "}\n"
-		s.DSN = db.dsn()
+		s.DSN, s.Steps = db.dsn(), append([]string{"keep " + DSNFile + ", which has the database's password, out of git"}, s.Steps...)
 	default:
 		return Starter{}, fmt.Errorf("%w: hipq works on MySQL, MariaDB and SQLite, and this application's database is %q", ErrInvalid, db.Driver)
 	}

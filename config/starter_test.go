@@ -71,7 +71,7 @@ func TestStarterFor(t *testing.T) {
 			}
 			c := dbtest.Must(Load(LoadOptions{File: filepath.Join(dir, "hipq.yaml")}))(t)
 			dbtest.Ensure(t, strings.Join(c.QueueNames(), " ") == app.queues, "queues %s, want %s", c.QueueNames(), app.queues)
-			dbtest.Ensure(t, len(s.Steps) > 0 && len(c.Queues[0].Handlers) == 1, "steps %q, handlers %v", s.Steps, c.Queues[0].Handlers)
+			dbtest.Ensure(t, len(s.Steps) > 1 && strings.Contains(s.Steps[0], DSNFile) == (s.DSN != "") && len(c.Queues[0].Handlers) == 1, "steps %q, handlers %v", s.Steps, c.Queues[0].Handlers)
 		})
 	}
 }

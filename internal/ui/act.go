@@ -136,7 +136,7 @@ func (s *Server) changeFailures(v *view) error {
 	}
 	for _, text := range v.r.PostForm["kind"] {
 		kind, err := url.ParseQuery(text)
-		if err != nil {
+		if err != nil || t.Status == "" || kind.Get("type") == "" || !texts.IsFingerprint(kind.Get("fingerprint")) { // never all jobs of a queue
 			return unusable("%q is not a kind of failures.", text)
 		}
 		q, err := v.named(kind.Get("queue"))

@@ -721,6 +721,14 @@ func TestCauses(t *testing.T) {
 	asked := d.get(task).text
 	dbtest.Ensure(t, strings.Contains(asked, "Retry 3 jobs of emails?") && strings.Contains(asked, "554 relay access denied") && strings.Contains(asked, "you can cancel it"), "%s", asked)
 	dbtest.Same(t, d.said(d.do(http.MethodPost, task, url.Values{})), "3 jobs of emails were retried.")
+	for _, one := range []string{"queue=emails&type=send&fingerprint=", "queue=emails&fingerprint=01234567", "queue=emails"} { // never all of a queue
+		for _, status := range []string{"", "failed"} {
+			a := d.do(http.MethodPost, "/failures", url.Values{"do": {"dismiss"}, "status": {status}, "kind": {one}})
+			dbtest.Same(t, a.StatusCode, http.StatusBadRequest, one+" "+status)
+		}
+	}
+	form.Del("status")
+	dbtest.Same(t, d.do(http.MethodPost, "/failures", form).StatusCode, http.StatusBadRequest, "no status")
 }
 
 // TestBadNews: what was refused isn't told like a success, and what somebody typed stays.

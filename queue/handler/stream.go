@@ -66,13 +66,13 @@ type Stream struct {
 	talks     []*talk // with programs that take jobs
 	starting  int     // programs being started
 	closed    bool
-	futile    int           // programs in a row that ended without any answer
-	startAt   time.Time     // earliest next start
-	lastEnd   string        // why the last of them ended
-	note      string        // the beginning of the next program's first log
-	announces bool          // a program has said that it is ready
-	pace      time.Duration // a mean of how long jobs take, of the latest most; 0 means unknown
-	changed   chan struct{} // closed when a program may have room; nil without waiters
+	futile    int             // programs in a row that ended without any answer
+	startAt   time.Time       // earliest next start
+	lastEnd   string          // why the last of them ended
+	note      string          // the beginning of the next program's first log
+	announces bool            // a program has said that it is ready
+	pace      time.Duration   // a mean of how long jobs take, of the latest most; 0 means unknown
+	line      []chan struct{} // one for each job that wants room, in their order; the first job gets a value when there may be some
 	ending    sync.WaitGroup
 }
 
@@ -132,51 +132,60 @@ func (s *Stream) Close() {
 	s.ending.Wait()
 }
 
-// take finds a program with room for a job, or starts one; else it returns the outcome. A job that waits gets its timeout afterwards.
+// take finds a program with room for a job, or starts one; else it returns the outcome. Jobs that wait are served in their order.
 func (s *Stream) take(ctx context.Context, timeout time.Duration) (*talk, job.Outcome) {
+	place := make(chan struct{}, 1)
+	t, mayStart, refusal := s.await(ctx, timeout, place)
+	s.mu.Lock()
+	s.line = slices.DeleteFunc(s.line, func(one chan struct{}) bool { return one == place })
+	s.wake()
+	s.mu.Unlock()
+	if mayStart {
+		return s.launch(ctx)
+	}
+	return t, refusal
+}
+
+// await waits for choose to say anything else than to wait. A job that waits gets its timeout afterwards.
+func (s *Stream) await(ctx context.Context, timeout time.Duration, place chan struct{}) (t *talk, mayStart bool, refusal job.Outcome) {
 	var late <-chan time.Time
 	expire := handling.Of(ctx).Expire
 	for {
 		if ctx.Err() != nil {
-			return nil, tryAgain(context.Cause(ctx).Error())
+			return nil, false, tryAgain(context.Cause(ctx).Error())
 		}
 		s.retireOutdated()
-		t, mayStart, wait, refusal := s.choose(time.Now())
-		switch {
-		case refusal != nil:
-			return nil, *refusal
-		case (t != nil || mayStart) && late != nil && expire != nil:
-			expire(timeout)
+		t, mayStart, refusal = s.choose(time.Now(), place)
+		if t != nil || mayStart || refusal.Verdict != "" {
+			if late != nil && expire != nil {
+				expire(timeout)
+			}
+			return t, mayStart, refusal
 		}
-		switch {
-		case t != nil:
-			return t, job.Outcome{}
-		case mayStart:
-			return s.launch(ctx)
-		case late == nil && s.Ahead > 0:
+		if late == nil && s.Ahead > 0 {
 			if late = time.After(aheadWait); expire != nil {
 				expire(timeout + aheadWait)
 			}
 		}
 		select {
-		case <-wait:
+		case <-place:
 		case <-ctx.Done():
 		case <-late:
 			s.mu.Lock()
 			s.pace = aheadWait // so that the worker starts no more of them ahead
 			s.mu.Unlock()
-			return nil, job.Outcome{Verdict: job.NotBegun} // without an error
+			return nil, false, job.Outcome{Verdict: job.NotBegun} // without an error
 		}
 	}
 }
 
-// choose returns the talk with the most room, or says that a program may start, or what to wait for. It refuses a job if no
-// program runs and none may start yet, so that the job frees its slot.
-func (s *Stream) choose(now time.Time) (t *talk, mayStart bool, wait <-chan struct{}, refusal *job.Outcome) {
+// choose returns the talk with the most room, or says that a program may start; if none of these, the job must wait. It
+// refuses a job if no program runs and none may start yet, so that the job frees its slot.
+func (s *Stream) choose(now time.Time, place chan struct{}) (t *talk, mayStart bool, refusal job.Outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
-		return nil, false, nil, new(tryAgain(hasEnded))
+	if !slices.Contains(s.line, place) {
+		s.line = append(s.line, place)
 	}
 	for _, one := range s.talks {
 		if one.taken < max(1, s.InFlight) && (t == nil || one.taken < t.taken) {
@@ -185,19 +194,19 @@ func (s *Stream) choose(now time.Time) (t *talk, mayStart bool, wait <-chan stru
 	}
 	free := len(s.talks)+s.starting < max(1, s.Processes)
 	switch {
+	case s.closed:
+		return nil, false, tryAgain(hasEnded)
+	case s.line[0] != place:
+		t = nil // others came first
 	case free && (t == nil || t.taken > 0) && !now.Before(s.startAt):
 		s.starting++
-		return nil, true, nil, nil
+		return nil, true, refusal
 	case t != nil:
 		t.taken++
-		return t, false, nil, nil
 	case free && len(s.talks)+s.starting == 0:
-		return nil, false, nil, new(s.pausing(fmt.Sprintf("not started: the last %d programs ended without an answer, the latest with: %s", s.futile, s.lastEnd)))
+		refusal = s.pausing(fmt.Sprintf("not started: the last %d programs ended without an answer, the latest with: %s", s.futile, s.lastEnd))
 	}
-	if s.changed == nil {
-		s.changed = make(chan struct{})
-	}
-	return nil, false, s.changed, nil
+	return t, false, refusal
 }
 
 // pausing is the outcome of a job that no program takes before the next start.
@@ -271,11 +280,13 @@ func (s *Stream) stamps() []string {
 	})
 }
 
-// wake wakes jobs that wait for room. The caller holds the mutex.
+// wake has the first job that waits look for room. The caller holds the mutex.
 func (s *Stream) wake() {
-	if s.changed != nil {
-		close(s.changed)
-		s.changed = nil
+	if len(s.line) > 0 {
+		select {
+		case s.line[0] <- struct{}{}:
+		default: // it is about to look
+		}
 	}
 }
 

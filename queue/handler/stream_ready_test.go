@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -126,6 +127,20 @@ func TestStreamAhead(t *testing.T) {
 	one, two, _ = behind(task{SleepMS: 3000})
 	dbtest.Ensure(t, one.Verdict == job.Finished && two.Verdict == job.NotBegun && two.IsRelease(), "%+v\n%+v", one, two)
 	dbtest.Same(t, s.Room(), 1, "room after a long job")
+}
+
+// TestStreamInOrder: jobs that wait for a program get it in the order in which they came.
+func TestStreamInOrder(t *testing.T) {
+	t.Parallel()
+	s := shStream(t, `n=0; while read -r line; do n=$((n + 1)); [ $n -gt 1 ] || sleep 2; id=${line#*:}; id=${id%%,*}
+		echo "{\"id\":$id,\"outcome\":\"finished\",\"result\":$n}"; done`)
+	var jobs []*job.Job
+	for id := range int64(30) {
+		jobs = append(jobs, jobOf(id+1, task{}))
+	}
+	for i, o := range outcomes(t, s, jobs...) {
+		dbtest.Ensure(t, o.Result == strconv.Itoa(i+1), "job %d got the program in place %s: %+v", i+1, o.Result, o)
+	}
 }
 
 // TestStreamRenews: a program gets no more jobs after max_jobs, above max_memory, or when a file has changed; the next job starts

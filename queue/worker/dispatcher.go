@@ -95,7 +95,7 @@ func (d *dispatcher) busy(s *source) (types []store.Types) {
 		if other.Name != s.Name {
 			continue
 		}
-		if other != s && (other.lane.width <= other.lane.running || other.room() <= other.running) {
+		if other != s && (other.lane.width <= other.lane.running || d.room(other, false) <= 0) {
 			types = append(types, other.serves)
 		}
 		for name := range other.resting {
@@ -160,7 +160,7 @@ func (d *dispatcher) free(s *source) (*shard, int) {
 	if !d.accepting() || len(s.types) == 0 || s.gone != nil {
 		return nil, 0
 	}
-	n := min(s.lane.free()-s.owed(), s.room()-s.taken(), d.Batch)
+	n := min(s.lane.free()-s.owed(), d.room(s, true), d.Batch)
 	if d.MaxJobs > 0 {
 		n = min(n, d.MaxJobs-d.summary.Started-d.slots.host.reserved)
 	}

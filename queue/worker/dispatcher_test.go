@@ -42,6 +42,20 @@ func TestRoundThatFoundNothingComesBackLate(t *testing.T) {
 	dbtest.Ensure(t, !s.mayStart(), "what a later round has not found is still looked for")
 }
 
+// TestStripeOutlastsARest: a source whose handlers rest, or go on, keeps its part of the jobs that several workers read ahead.
+func TestStripeOutlastsARest(t *testing.T) {
+	db := dbtest.Open(t, "sqlite", dbtest.SQLite(t), "emails")
+	q := dbtest.Must(queue.New(db, queue.Options{Name: "emails", Types: []job.Type{job.DefaultType("send")}}))(t)
+	nothing := handler.Func(func(context.Context, *job.Job) error { return nil })
+	w := dbtest.Must(newWorker(Params{Queues: []Queue{{Queue: q, Handlers: map[string]handler.Handler{"send": nothing}}}}))(t)
+	s, fresh := w.sources[0], w.sources[0].store().Candidates(0, []string{"send"})
+	dbtest.Ensure(t, reflect.DeepEqual(s.shards[0].candidates, fresh), "a stripe before a search for other workers")
+	s.stripe(3, 1)
+	fresh.Stripe(3, 1)
+	s.serve()
+	dbtest.Ensure(t, reflect.DeepEqual(s.shards[0].candidates, fresh), "the stripe is lost")
+}
+
 // TestRoundOfALeftOutQueue: a queue is left out while a round, whose commit had no reply, waits to be sent again. The worker runs
 // what the round has started, and starts nothing else.
 func TestRoundOfALeftOutQueue(t *testing.T) {

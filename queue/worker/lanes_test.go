@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -84,6 +85,42 @@ func TestRoom(t *testing.T) {
 			j := s.get(s.emails, id)
 			dbtest.Ensure(s.t, j.Attempt == 2 && j.Interrupts == 1 && j.Uncounted == 1, "%+v", j)
 		}
+	})
+}
+
+// TestLanesShareRoom: types with lanes of their own share the room of their handler.
+func TestLanesShareRoom(t *testing.T) {
+	suite(t, func(s shop) {
+		s.emails = s.reopen(queue.Options{Name: "emails"}, laned("once", 3))
+		s.add(s.emails, "once", 20)
+		s.add(s.emails, "send", 20)
+		y, h := newTally(), &roomy{}
+		h.room.Store(2)
+		h.Handler = y.of(short, "all")
+		p := only(s.emails, s.worker(map[string]handler.Handler{"once": h, "send": h}))
+		p.Concurrency = 10
+		wantSummary(s.t, s.work(p), worker.Summary{Started: 40, Finished: 40})
+		y.wantMost(s.t, "all", 2)
+	})
+}
+
+// TestDecisionsTakeNoRoom: decisions that wait take slots, but no room of a handler.
+func TestDecisionsTakeNoRoom(t *testing.T) {
+	suite(t, func(s shop) {
+		first, c, h := s.add(s.emails, "send", 1)[0], s.court(), &roomy{}
+		h.room.Store(1)
+		h.Handler = handler.Func(func(_ context.Context, j *job.Job) error {
+			if j.ID == first {
+				return errors.New("no luck")
+			}
+			return nil
+		})
+		s.add(s.emails, "send", 3)
+		r := s.start(asking(only(s.emails, s.worker(map[string]handler.Handler{"send": h})), c.decide))
+		c.next()
+		eventually(s.t, "the others are done", func() bool { return s.counts(s.emails).Finished == 3 })
+		c.let(job.Decision{})
+		wantSummary(s.t, r.ended(), worker.Summary{Started: 4, Finished: 3, Errors: 1})
 	})
 }
 

@@ -125,10 +125,10 @@ func (s *source) foundAny() {
 // stripe records how many workers start such jobs now, and which of them this one is. In a queue with turns, rounds find no
 // jobs that others have taken; workers in a divided one meet seldom.
 func (s *source) stripe(of, nth int) {
-	if s.store().TakesTurns() || len(s.shards) > 1 {
+	if s.store().TakesTurns() || len(s.shards) > 1 || of < 1 {
 		return
 	}
-	s.among = of
+	s.among, s.nth = of, nth
 	s.shards[0].candidates.Stripe(of, nth)
 }
 

@@ -83,7 +83,7 @@ func (l *lane) inUse() int { return l.running + l.reserved }
 func (s *slots) wants() map[*lane]int {
 	accepting, wants := s.accepting(), map[*lane]int{}
 	for _, one := range s.sources {
-		wants[one.lane] += one.wants(accepting, s.wanting > 0)
+		wants[one.lane] += s.wantedBy(one, accepting, s.wanting > 0)
 	}
 	for _, l := range slices.Backward(s.lanes) { // inner lanes first
 		wants[l] = max(l.inUse(), min(wants[l], l.limit))

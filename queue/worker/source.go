@@ -2,12 +2,12 @@ package worker
 
 import (
 	"maps"
-	"reflect"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/hipq/hipq/internal/store"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -22,13 +22,15 @@ type source struct {
 	// those with a retry handler.
 	types         []string
 	serves, asked store.Types
+	// programs are the streams that handle its types, in their order; none if a type has another handler.
+	programs []stream
 	// resting says until when the handlers of some types can't begin any job.
 	resting map[string]time.Time
 	lane    *lane
 	// shards are the queue's shards, by number.
 	shards []*shard
-	// among is how many workers start such jobs now, if they share what they read ahead.
-	among int
+	// among is how many workers start such jobs now, if they share what they read ahead. nth is which of them this one is.
+	among, nth int
 	// counted is the number of rounds so far that could start jobs.
 	counted int
 	// dividedAt is when a poll was last asked to divide the limit again.
@@ -114,6 +116,9 @@ func (w *worker) addSource(q Queue, types []string, l *lane) {
 		}
 	}
 	s.asked = s.only(asked)
+	if s.programs = texts.Map(types, s.streamOf); slices.Contains(s.programs, nil) {
+		s.programs = nil
+	}
 	w.addShards(s)
 	s.serve()
 	w.sources = append(w.sources, s)
@@ -125,6 +130,7 @@ func (s *source) serve() {
 	for number, one := range s.shards {
 		one.candidates = s.store().Candidates(number, s.serves)
 	}
+	s.stripe(s.among, s.nth)
 }
 
 // rest has a source start no more jobs for a handler that can't begin any now.
@@ -190,12 +196,12 @@ func resting(list []store.Settled) (n int) {
 	return n
 }
 
-// wants returns how many slots the source could use now. While its jobs wait for room, it keeps one, to start the first of them
+// wantedBy returns how many slots a source could use now. While its jobs wait for a limit, it keeps one, to start the first of them
 // at once; but not if others want slots.
-func (s *source) wants(accepting, others bool) int {
+func (l *loop) wantedBy(s *source, accepting, others bool) int {
 	n := s.taken() + s.owed()
 	if (s.mayStart() || s.failing) && accepting {
-		return min(s.lane.width, max(n, s.room()+s.owed()))
+		return min(s.lane.width, n+max(0, l.room(s, true)))
 	}
 	if accepting && !others && s.gone == nil && s.waits() {
 		n++
@@ -203,7 +209,7 @@ func (s *source) wants(accepting, others bool) int {
 	return n
 }
 
-// taken is how many jobs run, or may be started by a round.
+// taken is how many slots running jobs and decisions have, or rounds may need.
 func (s *source) taken() int {
 	n := s.running
 	for _, r := range s.rounds {
@@ -212,16 +218,28 @@ func (s *source) taken() int {
 	return n
 }
 
-// room is how many jobs the handlers can have at once now.
-func (s *source) room() (n int) {
-	var seen []stream
-	for _, t := range s.types {
-		of := s.streamOf(t)
-		if of == nil {
-			return 1 << 20
+// room is how many more jobs the handlers of a source can have, beside those that run and, if reserved, those that rounds may start.
+// Sources that share a stream share its room. Decisions take none.
+func (l *loop) room(s *source, reserved bool) (n int) {
+	if len(s.programs) == 0 {
+		return 1 << 20
+	}
+	for i, of := range s.programs {
+		if slices.Index(s.programs, of) == i {
+			n += of.Room()
 		}
-		if !slices.ContainsFunc(seen, func(one stream) bool { return reflect.TypeOf(of).Comparable() && one == of }) {
-			seen, n = append(seen, of), n+of.Room()
+	}
+	shared := func(of stream) bool { return slices.Contains(s.programs, of) }
+	for _, other := range l.sources {
+		for _, a := range other.attempts {
+			if shared(other.streamOf(a.Job.Type)) {
+				n--
+			}
+		}
+		for _, r := range other.rounds {
+			if reserved && !r.decides && slices.ContainsFunc(other.programs, shared) {
+				n -= r.Slots
+			}
 		}
 	}
 	return n

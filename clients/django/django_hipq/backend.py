@@ -82,7 +82,7 @@ def perform(job):
     except ImportError:
         task = None
     if not isinstance(task, Task):
-        raise hipq.GiveUp(f"no task {job.type}")
+        raise hipq.Retry(f"no task {job.type}")  # the next deployment may have it
     data = job.data
     result = result_of(task, data["backend"], f"{job.queue}/{job.id}", data, TaskResultStatus.RUNNING, None, timezone.now(), None, (),
                        ["hipq"] * job.attempt)

@@ -83,7 +83,7 @@ class HipqFailedJobProvider implements FailedJobProviderInterface, PrunableFaile
     {
         return (object) [
             'id' => $job->job_key, 'connection' => 'hipq', 'queue' => $job->queue, 'payload' => (string) $job->job_data,
-            'exception' => (string) $job->error, 'failed_at' => $job->update_time,
+            'exception' => (string) $job->error, 'failed_at' => date('Y-m-d H:i:s', strtotime("$job->update_time UTC")),
         ];
     }
 

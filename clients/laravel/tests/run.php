@@ -95,6 +95,8 @@ if (in_array('commands', $stages, true)) {
     hipq('work');
     [$uuid, $other] = query("SELECT job_key FROM shop_default WHERE status = 'failed' ORDER BY id");
     check(count(failures('hipq')) === 3, 'queue:failed lists 3 jobs');
+    preg_match('/\| (\d{4}-\d\d-\d\d [\d:]+) +\|/', $artisan('queue:failed'), $at);
+    check(abs(date_create($at[1] ?? '@0', timezone_open('Europe/Berlin'))->getTimestamp() - time()) < 300, "with the application's time");
     check(str_contains($artisan('queue:retry', $uuid), 'pushed back'), 'queue:retry pushes a job');
     check(count(failures('hipq')) === 2 && count(hipq('failures', '--json')) > 0, 'which is no failure any more');
     hipq('work');

@@ -47,7 +47,7 @@ class Place
   end
 
   # init writes hipq's config and creates its tables. The application is where dir says.
-  def init(attempts: 2, processes: 2, ahead: 0, dir: File.expand_path("shop", __dir__), run_for: "55s", more: "")
+  def init(attempts: 2, delay: "1ms", processes: 2, ahead: 0, dir: File.expand_path("shop", __dir__), run_for: "55s", more: "")
     handler = "{stream: [ruby, bin/rails, 'hipq:stream'], dir: #{dir}, start_timeout: 60s, restart_on: [#{dir}/REVISION], " \
               "env: [DATABASE_URL, RUBYLIB, RUBYOPT, UNHANDLED], processes: #{processes}, ahead: #{ahead}}"
     File.write("#{@dir}/hipq.yaml", <<~YAML)
@@ -55,7 +55,7 @@ class Place
       #{"database: {driver: mysql, dsn: '#{dsn}#{@name}'}" unless @sqlite}
       worker: {concurrency: #{processes * (1 + ahead)}, grace: 5s, run_for: #{run_for}}
       timeout: 60s
-      retry: {attempts: #{attempts}, delay: 1ms, jitter: 0}
+      retry: {attempts: #{attempts}, delay: #{delay}, jitter: 0}
       default_priority: 0
       #{more}
       queues:

@@ -66,6 +66,13 @@ module Cases
     assert_equal([[2, "RuntimeError: the job left a transaction open"], [1, nil]], @place.jobs.map { |job| job.values_at("attempt", "error") })
   end
 
+  def test_a_retry_that_has_ended_is_added_once
+    @place.init(delay: "2s") # the retry of the killed job runs before the job does again
+    @place.app("Jobs::Killed.perform_later")
+    @place.work until @place.jobs.all? { |job| job["state"] == "final" }
+    assert_equal([1, 2, 1].map { |n| "execution #{n} of Integer" }, @place.traces)
+  end
+
   def test_init_for_rails
     @place.shop
     environment = { "RAILS_ENV" => "production", "HIPQ_WORKER_LINGER" => "false" }

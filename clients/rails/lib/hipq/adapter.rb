@@ -24,7 +24,7 @@ module ActiveJob
       def enqueue(job) = enqueue_at(job, nil)
 
       def enqueue_at(job, timestamp)
-        job.provider_job_id = push(job, timestamp, key(job))
+        job.provider_job_id = added(job) || push(job, timestamp, key(job))
       rescue Hipq::DuplicateJob # an earlier attempt has added this retry; else the application enqueues one job twice
         job.provider_job_id = push(job, timestamp, nil) unless retried?(job)
       end
@@ -53,6 +53,13 @@ module ActiveJob
       end
 
       def queue(job) = job.queue_name.downcase.gsub(/[^a-z0-9_]/, "_")
+
+      # The id of the job's retry that an earlier attempt has added. It may have ended since, so that its key is free again.
+      def added(job)
+        client.get(queue(job), job.class.name, key(job))&.fetch(:id) if retried?(job) && Hipq::Performer.job.attempt > 1
+      rescue ActiveRecord::StatementInvalid # the application may not read jobs: only a live one is found, as a duplicate
+        nil
+      end
 
       def push(job, timestamp, key) = client.push(queue(job), job.class.name, job.serialize, **options(job, timestamp, key))
 

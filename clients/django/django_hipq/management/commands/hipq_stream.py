@@ -62,7 +62,7 @@ def tidy():
 def perform(job):
     task = registry.get(job.type)
     if task is None and django.VERSION < (6,):
-        raise hipq.GiveUp(f"no task {job.type}")
+        raise hipq.Retry(f"no task {job.type}")  # the next deployment may have it
     data = job.data
     if task is not None and data.get("expires") and dt.datetime.fromisoformat(data["expires"].replace("Z", "+00:00")) < dt.datetime.now(dt.timezone.utc):
         print(f"task {job.type}, {job.key}: expired at {data['expires']}", file=sys.stderr)
