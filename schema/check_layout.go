@@ -220,7 +220,8 @@ func (db *DB) checkUnit(u unit, owners map[string]owner, there map[string]bool) 
 			return texts.Errorf(ErrNotMigrated, "index %s of table %s has other columns than this hipq needs", i.name, i.table)
 		}
 	}
-	if u.kind == queueKind && u.order != OrderAny && u.order != owners[u.tables[0]].order {
+	order := owners[u.tables[0]].order
+	if u.kind == queueKind && u.order != OrderAny && u.order != order && (u.settled || order != changing) {
 		return texts.Errorf(ErrNotMigrated, "table %s is not in the order of queue %s", u.tables[0], u.queue)
 	}
 	return nil

@@ -17,6 +17,8 @@ import (
 	"github.com/hipq/hipq/internal/engine"
 )
 
+const ReorderBatch = reorderBatch
+
 // BeginMigration takes the migration lock, for which it waits 3 s; end releases it.
 func (db *DB) BeginMigration(ctx context.Context, conn *sqlx.Conn) (end func(error) error, err error) {
 	return migration{db: db, conn: conn}.begin(ctx, 1)

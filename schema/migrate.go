@@ -31,9 +31,11 @@ const queueKind = "queue"
 
 // unit has a version of its own: all tables of the instance, or the table of one queue.
 type unit struct {
-	kind    string // its files are <kind>_001.sql, <kind>_002.sql, …
-	queue   string
-	order   Order
+	kind  string // its files are <kind>_001.sql, <kind>_002.sql, …
+	queue string
+	order Order
+	// settled refuses a table whose order is still changing.
+	settled bool
 	tables  []string
 	replace *strings.Replacer
 }
@@ -51,10 +53,11 @@ func (db *DB) units(queues []Queue) ([]unit, error) {
 		if err != nil {
 			return nil, err
 		}
-		if _, ok := ranks[q.Order]; !ok && q.Order != OrderAny {
+		sign, ok := signs[q.Order]
+		if !ok {
 			return nil, fmt.Errorf("%w: queue %s has the unknown order %q", ErrConfig, q.Name, q.Order)
 		}
-		own := strings.NewReplacer(append(replace, "{jobs}", table, "{queue}", q.Name)...)
+		own := strings.NewReplacer(append(replace, "{jobs}", table, "{queue}", q.Name, "{sign}", fmt.Sprint(sign))...)
 		units = append(units, unit{kind: queueKind, queue: q.Name, order: q.Order, tables: []string{table}, replace: own})
 	}
 	return units, nil
@@ -102,11 +105,8 @@ func DDL(driver string, names Names, queues []Queue) (string, error) {
 		all = append(all, slices.Concat(steps...)...)
 		for _, t := range u.tables {
 			// names from the allow-list need no quoting
-			all = append(all, fmt.Sprintf("INSERT INTO "+ownersTable+" (table_name, instance, queue, version) VALUES ('%s', '%s', '%s', %d)",
-				t, names.instance, u.queue, len(steps)))
-		}
-		if u.order != OrderLowest {
-			all = append(all, db.setOrder(u.tables[0], u.order)...)
+			all = append(all, fmt.Sprintf("INSERT INTO "+ownersTable+" (table_name, instance, queue, version, claim_order) VALUES ('%s', '%s', '%s', %d, '%s')",
+				t, names.instance, u.queue, len(steps), u.order))
 		}
 	}
 	return strings.Join(all, ";\n\n") + ";\n", nil
@@ -121,6 +121,9 @@ func (db *DB) Migrate(ctx context.Context, queues []Queue) (changed []string, er
 	units, err := db.units(queues)
 	if err != nil {
 		return nil, err
+	}
+	for i := range units {
+		units[i].settled = true
 	}
 	if db.check(ctx, units, db.present) == nil {
 		return nil, nil // needs no right to create tables
@@ -265,6 +268,16 @@ func (m migration) write(ctx context.Context, statement string, args ...any) err
 	}
 }
 
+// yield lets others write for a time, between statements that take long together. SQLite's migration goes on in a new transaction.
+func (m migration) yield(ctx context.Context, d time.Duration) (err error) {
+	if m.db.SQL.Engine == engine.SQLite.Engine {
+		defer func() { err = cmp.Or(m.write(context.WithoutCancel(ctx), "BEGIN IMMEDIATE"), err) }()
+		err = m.write(ctx, "COMMIT")
+	}
+	time.Sleep(d)
+	return cmp.Or(err, ctx.Err())
+}
+
 // holders are the oldest transactions, one of which a statement waits for, if this user may know.
 func (m migration) holders(ctx context.Context) (text string) {
 	const query = "SELECT GROUP_CONCAT(IF(trx_mysql_thread_id = 0, 'an XA transaction without a connection (hipq doctor)'," +
@@ -293,7 +306,7 @@ func (m migration) migrate(ctx context.Context, u unit, found state) (changed []
 	}
 	mended, err := m.mendIndexes(ctx, u)
 	if err == nil && u.order != OrderAny && u.order != found.order {
-		mended, err = append(mended, u.tables[0]), m.exec(ctx, m.db.setOrder(u.tables[0], u.order))
+		mended, err = append(mended, u.tables[0]), m.reorder(ctx, u)
 	}
 	for _, t := range u.tables {
 		if found.versions[t] < len(steps) || slices.Contains(mended, t) {

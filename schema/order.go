@@ -2,10 +2,15 @@ package schema
 
 import (
 	"cmp"
+	"context"
 	"database/sql"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
+	"time"
+
+	"github.com/hipq/hipq/internal/engine"
 )
 
 // ClaimIndex is the name of the index for claims. It has a range for each status, shard, part and job type; in a range,
@@ -94,8 +99,8 @@ type Queue struct {
 	Order Order
 }
 
-// Order is an order in which jobs are claimed. Each table has one, in its column run_rank, so applications that add
-// jobs needn't know it.
+// Order is an order in which jobs are claimed. Each table has one, the default of its column rank_sign, so applications that
+// add jobs needn't know it.
 type Order string
 
 // The orders.
@@ -108,16 +113,47 @@ const (
 	OrderSchedule Order = "schedule"
 	// OrderAny is the order that the table has, for programs that only read.
 	OrderAny Order = "any"
+
+	// changing is recorded for a table whose live jobs haven't all got the ranks of a new order. Workers use it as it is.
+	changing Order = "changing"
 )
 
-// ranks are the expressions of run_rank, by order.
-var ranks = map[Order]string{OrderLowest: "priority", OrderHighest: "-priority", OrderSchedule: "0"}
+// signs are the factors of the priority in run_rank, by order.
+var signs = map[Order]int{OrderLowest: 1, OrderHighest: -1, OrderSchedule: 0, OrderAny: 1}
 
-// setOrder returns the statements that change a table's order. They may be repeated.
-func (db *DB) setOrder(table string, to Order) []string {
-	return append(cutStatements(strings.NewReplacer(
-		"{jobs}", table, "{index}", table+"$"+ClaimIndex, "{rank}", ranks[to], "{columns}", claimColumns,
-	).Replace(db.SQL.Reorder)), fmt.Sprintf("UPDATE "+ownersTable+" SET claim_order = '%s' WHERE table_name = '%s'", to, table))
+const reorderBatch = 500 // jobs a statement
+
+// reorder changes the order of a queue's table while others use it. New rows are in the new order at once; then the live ones get
+// their new ranks, few at a time. A final row keeps its rank, because nobody claims it. It may be interrupted and repeated.
+func (m migration) reorder(ctx context.Context, u unit) error {
+	table, sign := u.tables[0], signs[u.order]
+	note := func(o Order) string {
+		return fmt.Sprintf("UPDATE "+ownersTable+" SET claim_order = '%s' WHERE table_name = '%s'", o, table)
+	}
+	err := m.exec(ctx, append([]string{note(changing)}, cutStatements(u.replace.Replace(m.db.SQL.SetSign))...))
+	var live []int64
+	if err == nil {
+		err = m.read(ctx, func() error {
+			live = nil
+			return m.conn.SelectContext(ctx, &live, "SELECT id FROM "+table+" "+m.db.SQL.Index(table, ClaimIndex)+" WHERE status IN ('submitted',"+
+				" 'available', 'scheduled', 'throttled', 'locked', 'running', 'answered', 'deciding', 'awaiting', 'undecided')")
+		})
+	}
+	slices.Sort(live)
+	for ids := range slices.Chunk(live, reorderBatch) {
+		began := time.Now()
+		if err == nil {
+			err = m.write(ctx, "UPDATE "+table+" "+m.db.SQL.ByID+" SET rank_sign = ? WHERE rank_sign <> ? AND live = 1 AND id IN "+engine.In(len(ids)),
+				append([]any{sign, sign}, engine.Args(ids)...)...)
+		}
+		if err == nil {
+			err = m.yield(ctx, time.Since(began))
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("change the order of %s: %w", table, err)
+	}
+	return m.exec(ctx, []string{note(u.order)})
 }
 
 const (

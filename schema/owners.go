@@ -68,10 +68,6 @@ func (m migration) adopts(ctx context.Context, u unit, table string) (err error)
 	made := units[slices.IndexFunc(units, func(other unit) bool { return other.kind == u.kind })]
 	names := texts.Map(made.tables, func(t string) string { return "DROP TABLE IF EXISTS " + t })
 	err = m.exec(ctx, slices.Concat(append([][]string{names}, model.steps(made)...)...))
-	if err == nil && u.order != OrderAny && u.order != OrderLowest {
-		anew := model.setOrder(made.tables[0], u.order)
-		err = m.exec(ctx, anew[:len(anew)-1]) // the last notes the order
-	}
 	defer func() { err = errors.Join(err, m.exec(context.WithoutCancel(ctx), names)) }()
 	var rows int
 	columns, wanted := []string{}, []string{}

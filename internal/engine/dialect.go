@@ -64,8 +64,8 @@ type Dialect struct {
 	Milliseconds string
 	// Writers is how many write transactions, such as a worker's rounds, gain from running in parallel.
 	Writers int
-	// Reorder recreates a jobs table's run_rank and its index.
-	Reorder string
+	// SetSign makes {sign} the default of a jobs table's rank_sign, without a copy. The session then waits a second for a row lock.
+	SetSign string
 	// ColumnsOf is the query for the definitions of the columns of a table, with its name as the parameter.
 	ColumnsOf string
 	// AnyBytes says that a text may hold any bytes, because the engine doesn't enforce UTF-8.
@@ -130,8 +130,7 @@ var MySQL = Dialect{
 	DayAgo:       "UTC_TIMESTAMP(6) - INTERVAL 1 DAY",
 	Milliseconds: "GREATEST(0, TIMESTAMPDIFF(MICROSECOND, scheduled_run_time, ?) DIV 1000)",
 	Writers:      2,
-	Reorder: "ALTER TABLE {jobs} DROP INDEX {index}, DROP COLUMN run_rank," +
-		" ADD COLUMN run_rank BIGINT AS ({rank}) STORED AFTER part, ADD INDEX {index} {columns}",
+	SetSign:      "ALTER TABLE {jobs} ALTER COLUMN rank_sign SET DEFAULT {sign};\nSET innodb_lock_wait_timeout = 1",
 	// a dump may change the character set of literals
 	ColumnsOf: "SELECT CONCAT_WS(' ', column_name, column_type, is_nullable, column_default, REPLACE(REPLACE(generation_expression, '_ascii', '_utf8mb4'), '_binary', '_utf8mb4')," +
 		" collation_name, extra) FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = ? ORDER BY ordinal_position",
@@ -170,8 +169,9 @@ var SQLite = Dialect{
 	timeText:   "CAST(%s AS BLOB)",
 	timeColumn: "%s",
 	Writers:    1,
-	Reorder: "DROP INDEX {index};\nALTER TABLE {jobs} DROP COLUMN run_rank;\n" +
-		"ALTER TABLE {jobs} ADD COLUMN run_rank INTEGER AS ({rank}) VIRTUAL;\nCREATE INDEX {index} ON {jobs} {columns}",
+	// as https://sqlite.org/lang_altertable.html#otheralter says; the view tells other connections of the change
+	SetSign: "PRAGMA writable_schema = ON;\nUPDATE sqlite_master SET sql = REPLACE(REPLACE(REPLACE(sql, 'DEFAULT 0 NOT', 'DEFAULT {sign} NOT')," +
+		" 'DEFAULT 1 NOT', 'DEFAULT {sign} NOT'), 'DEFAULT -1 NOT', 'DEFAULT {sign} NOT') WHERE type = 'table' AND name = '{jobs}';\nPRAGMA writable_schema = RESET;\nCREATE VIEW {jobs}$order AS SELECT 1;\nDROP VIEW {jobs}$order",
 	ColumnsOf: "SELECT REPLACE(sql, name, '') FROM sqlite_master WHERE type = 'table' AND name = ?",
 	AnyBytes:  true,
 	NowSQL:    "(strftime('%Y-%m-%d %H:%M:%f', 'now') || '000')",

@@ -66,7 +66,7 @@ func TestEveryFieldIsRead(t *testing.T) {
 			query = "SELECT name FROM pragma_table_xinfo('shop_emails')"
 		}
 		columns := column[string](s, query)
-		ofQueries := []string{"live", "part", "run_rank", "state"}
+		ofQueries := []string{"live", "part", "rank_sign", "run_rank", "state"}
 		columns = slices.DeleteFunc(columns, func(c string) bool { return slices.Contains(ofQueries, c) })
 		// Queue, Left, Invalid and MaxAttempts are no columns, and Progress is four.
 		fields := reflect.TypeFor[job.Job]().NumField() - 4 + 3

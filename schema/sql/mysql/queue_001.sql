@@ -60,6 +60,8 @@ CREATE TABLE IF NOT EXISTS {jobs} (
     WHEN status IN ('deciding', 'undecided') THEN 'error' WHEN attempt > 0 THEN 'retry' ELSE 'initial' END) VIRTUAL,
   -- stored, not virtual: an index on a virtual column would keep MariaDB from adding columns instantly
   live               TINYINT AS (IF(status IN ('finished', 'failed', 'closed'), NULL, 1)) STORED,
+  -- the queue's order: see schema/order.go. If it changes, so do the default, at once, and the live rows, few at a time
+  rank_sign          TINYINT NOT NULL DEFAULT {sign},
   -- a range within the status: the jobs first in line for a limit, those that a group holds behind them or that await an
   -- answer in it, jobs without a weight, jobs to stop
   part               VARBINARY(255) AS (CASE WHEN status = 'throttled' AND asked_time IS NOT NULL THEN 'line'
@@ -67,8 +69,8 @@ CREATE TABLE IF NOT EXISTS {jobs} (
     WHEN status = 'available' THEN IF(throttle_factor = 0, 'free', 'NONE')
     WHEN stopping = 1 AND status IN ('locked', 'running', 'answered', 'deciding') THEN 'stop' ELSE 'NONE' END) STORED,
   -- One index and one ORDER BY serve each order of a queue. This is the priority, its negative if the highest comes first, or 0
-  -- if the schedule does. hipq init regenerates it when the order changes.
-  run_rank           BIGINT AS (priority) STORED,
+  -- if the schedule does.
+  run_rank           BIGINT AS (priority * rank_sign) STORED,
   PRIMARY KEY (id),
   UNIQUE KEY {jobs}$live (job_type, job_key, live),
   KEY {jobs}$claim (status, shard, part, job_type, {order}, attempt),

@@ -42,11 +42,12 @@ CREATE TABLE IF NOT EXISTS {jobs} (
     WHEN status IN ('running', 'answered', 'awaiting') THEN 'running'
     WHEN status IN ('deciding', 'undecided') THEN 'error' WHEN attempt > 0 THEN 'retry' ELSE 'initial' END) VIRTUAL,
   live               INTEGER AS (iif(status IN ('finished', 'failed', 'closed'), NULL, 1)) STORED,
+  rank_sign          INTEGER DEFAULT {sign} NOT NULL, -- hipq init rewrites this default in the stored text
   part               TEXT AS (CASE WHEN status = 'throttled' AND asked_time IS NOT NULL THEN 'line'
     WHEN status IN ('throttled', 'awaiting') THEN throttle_group
     WHEN status = 'available' THEN iif(throttle_factor = 0, 'free', 'NONE')
     WHEN stopping = 1 AND status IN ('locked', 'running', 'answered', 'deciding') THEN 'stop' ELSE 'NONE' END) VIRTUAL,
-  run_rank           INTEGER AS (priority) VIRTUAL,
+  run_rank           INTEGER AS (priority * rank_sign) VIRTUAL,
 
   CONSTRAINT {jobs}$status CHECK (status IN ('submitted', 'scheduled', 'available', 'throttled', 'locked', 'running', 'answered', 'deciding',
     'awaiting', 'undecided', 'finished', 'failed', 'closed')),
