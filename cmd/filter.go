@@ -51,7 +51,7 @@ func (f *filterFlags) add(c *cobra.Command, of filtered) {
 	flags.StringVar(&f.key, "key", "", only+"with this job key")
 	flags.StringVar(&f.state, "state", "", only+"that are: "+list(of.states))
 	_ = flags.SetAnnotation("state", wordsOfFlag, of.states)
-	flags.StringVar(&f.errorText, "error", "", only+"whose error contains this text (case matters)")
+	flags.StringVar(&f.errorText, "error", "", only+"whose error contains this text")
 	if of.fingerprinted {
 		flags.StringVar(&f.fingerprint, "fingerprint", "", only+"with this fingerprint, eight hex digits from hipq failures")
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 const findLong = `Finds jobs of all queues by an id, QUEUE/ID, a key, or a text in the key, the error, the data, the result or the note of
-the progress. Case matters. A job with this id or this whole key is found at once, and ends the search. Otherwise it
+the progress. Case is ignored. A job with this id or this whole key is found at once, and ends the search. Otherwise it
 reads all jobs, the newest first, and prints each find, until there are 20. --limit changes that; --limit 0 reads all.
 
 On a terminal it shows how many jobs it has passed. ^C stops it, and it says how far back it has searched. --after

@@ -64,11 +64,14 @@ func (w *Where) And(term string, args ...any) {
 // Clone is a copy that gets further terms of its own.
 func (w *Where) Clone() Where { return Where{slices.Clone(w.terms), slices.Clone(w.Args)} }
 
-// Says selects rows whose error contains the literal text; an empty text selects all.
+// Contains is the condition for an expression that contains a parameter literally: LIKE would interpret % and _. Case is ignored, on
+// SQLite that of ASCII letters.
+func Contains(expression string) string { return "INSTR(LOWER(" + expression + "), LOWER(?)) > 0" }
+
+// Says selects rows whose error contains the text, as in Contains; an empty text selects all.
 func (w *Where) Says(text string) {
 	if text != "" {
-		// LIKE would interpret % and _, and rows without an error have NONE.
-		w.And("error <> 'NONE' AND INSTR(error, ?) > 0", text)
+		w.And("error <> 'NONE' AND "+Contains("error"), text) // rows without an error have NONE
 	}
 }
 

@@ -135,8 +135,8 @@ func TestFindText(t *testing.T) {
 		}
 		for _, limit := range []int{1, 2, 50} {
 			for text, want := range map[string]string{
-				"anna": "emails 42 data, emails order-3 data, bills order-2 error, emails order-1 data", "100% of": "bills order-4 data", "order-3": "emails order-3 key",
-				"42": "emails 42 key", "ORDER": "", "emails/1": "emails order-1 id", "rder-4": "bills order-4 key",
+				"anna": "emails 42 data, bills order-4 data, emails order-3 data, bills order-2 error, emails order-1 data", "100% of": "bills order-4 data", "order-3": "emails order-3 key",
+				"42": "emails 42 key", "ANNA, TOO": "emails 42 data", "RDER-4": "bills order-4 key", "emails/1": "emails order-1 id", "rder-4": "bills order-4 key",
 			} {
 				said := search(text, limit)
 				if limit < 50 {
@@ -149,6 +149,10 @@ func TestFindText(t *testing.T) {
 			}
 		}
 		dbtest.Same(t, len(search("1", 1)), 3, "an id of both queues, and 100 of Anna")
+		for text, want := range map[string]int{"No ANNA": 1, "no_anna": 0, "none": 0} {
+			ids := dbtest.Must(admin.Of(queues[1]).FindIDs(t.Context(), admin.Filter{Error: text}))(t)
+			dbtest.Same(t, len(ids), want, text)
+		}
 		_, err := admin.Find(t.Context(), queues, admin.Search{Text: "x", After: "nonsense"})
 		dbtest.Ensure(t, err != nil, "it goes on after nonsense")
 	})

@@ -21,7 +21,7 @@ import (
 
 // Search is what Find looks for.
 type Search struct {
-	// Text is an id, queue/id, a key, or a text in a job's key, data, error, result or note of its progress. Case matters.
+	// Text is an id, queue/id, a key, or a text in a job's key, data, error, result or note of its progress, in either case.
 	Text string
 	// After is the Next of the part before; empty begins with the newest jobs.
 	After string
@@ -58,7 +58,7 @@ var searched = []struct {
 	column, in string
 	of         func(*job.Job) string
 }{
-	{"job_key", "key", func(j *job.Job) string { return j.Key }},
+	{"CAST(job_key AS CHAR)", "key", func(j *job.Job) string { return j.Key }},
 	{"error", "error", func(j *job.Job) string { return j.Error }},
 	{"job_data", "data", func(j *job.Job) string { return j.Data }},
 	{"result", "result", func(j *job.Job) string { return j.Result }},
@@ -210,7 +210,7 @@ func (q *front) step(ctx context.Context, text string, step int64, most int) (hi
 	}
 	var places []string
 	for _, in := range searched {
-		places = append(places, "INSTR("+in.column+", ?) > 0")
+		places = append(places, engine.Contains(in.column))
 	}
 	w.And("("+strings.Join(places, " OR ")+")", engine.Args(slices.Repeat([]string{text}, len(places)))...)
 	query := "SELECT id FROM " + q.s.Table() + " " + q.s.DB().SQL.ByID + w.SQL() + " ORDER BY id DESC LIMIT ?"
@@ -220,7 +220,7 @@ func (q *front) step(ctx context.Context, text string, step int64, most int) (hi
 	}
 	err = q.each(ctx, Filter{}, ids, store.AllColumns, func(j *job.Job) error {
 		for _, in := range searched {
-			if n := strings.Index(in.of(j), text); n >= 0 {
+			if n := strings.Index(strings.ToLower(in.of(j)), strings.ToLower(text)); n >= 0 {
 				hits = append(hits, Hit{j, in.in, around(in.of(j), n, len(text))})
 				break
 			}
@@ -239,7 +239,7 @@ func (q *front) step(ctx context.Context, text string, step int64, most int) (hi
 
 // around is a part of a text, with 40 bytes before and 80 after a place.
 func around(text string, at, n int) string {
-	from, to := max(0, at-40), min(len(text), at+n+80)
+	from, to := min(max(0, at-40), len(text)), min(len(text), at+n+80) // in lower case, some letters are longer
 	part := strings.Join(strings.Fields(strings.ToValidUTF8(text[from:to], "")), " ")
 	return map[bool]string{true: "…"}[from > 0] + part + map[bool]string{true: "…"}[to < len(text)]
 }
