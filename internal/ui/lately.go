@@ -90,9 +90,7 @@ func (v *view) First(findings []monitor.Finding) []monitor.Finding {
 }
 
 type wall struct {
-	Health monitor.Health
-	// Never says that no worker has ever run.
-	Never bool
+	standing
 	// Jobs are those of all queues.
 	Jobs  queueRow
 	Slots int64
@@ -104,7 +102,7 @@ func (s *Server) wall(v *view) error {
 	if err != nil {
 		return err
 	}
-	p := wall{Health: now.Health, Never: now.Never, Jobs: queueRow{Tally: admin.Tally{}}}
+	p := wall{standing: now, Jobs: queueRow{Tally: admin.Tally{}}}
 	for _, r := range now.Queues {
 		for status, n := range r.Tally {
 			p.Jobs.Tally[status] += n

@@ -125,7 +125,7 @@ func (s *Server) measured(ctx context.Context) (report.View, error) {
 	return m, err
 }
 
-// report has the metrics of the last hours, made when the last hour was measured.
+// report has the metrics of the last hours, made when the last hour was measured. Before the first one it has the current hour's.
 func (i Instance) report(ctx context.Context) (report.View, error) {
 	p := report.Page{Instance: i.Name, Zone: i.Zone, Alert: i.Alert}
 	m := monitor.New(i.DB)
@@ -135,6 +135,10 @@ func (i Instance) report(ctx context.Context) (report.View, error) {
 	}
 	if err == nil {
 		p.Made, err = m.Ran(ctx)
+	}
+	if err == nil && !p.Measured {
+		p.Current = new(monitor.Current)
+		*p.Current, err = m.Current(ctx)
 	}
 	return p.View(), err
 }
