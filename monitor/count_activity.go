@@ -45,6 +45,9 @@ func (m *Monitor) countBetween(ctx context.Context, from, to time.Time, most int
 	return counted, nil
 }
 
+// countPart is how many entries one statement reads: beside a long one, the server keeps old index entries, which slows down workers.
+var countPart = 50_000
+
 // groups returns the times of an hour's entries: the wait of a started job, else the run of an attempt. Entries of an
 // hour are adjacent by id, so a range scan by id is cheaper than lookups from the index on at. The range may contain
 // late commits of other hours, which don't count.
@@ -60,16 +63,17 @@ func (m *Monitor) groups(ctx context.Context, begin, end time.Time, most int64) 
 	if last.Int64-first.Int64 >= most {
 		return nil, errTooMuch
 	}
-	query := "SELECT kind, state, queue, job_type, CAST(wait_ms + run_ms AS SIGNED INTEGER)" + // at most one of them is set
-		" FROM " + table + " " + m.db.SQL.ByID + " WHERE id BETWEEN ? AND ? AND " + ofHour
-	args := []any{first.Int64, last.Int64, from, to}
+	query := "SELECT id, kind, state, queue, job_type, CAST(wait_ms + run_ms AS SIGNED INTEGER)" + // at most one of them is set
+		" FROM " + table + " " + m.db.SQL.ByID + " WHERE id BETWEEN ? AND ? AND " + ofHour + " ORDER BY id LIMIT ?"
 	groups := map[group]*Times{}
 	var kind, state, queue, jobType sql.RawBytes
-	var ms int64
-	err = engine.ReadOn(ctx, m.db.SQL, engine.Query{SQL: query, Args: args, Scan: engine.EachRow(func(row *sql.Rows) error {
-		if err := row.Scan(&kind, &state, &queue, &jobType, &ms); err != nil {
+	var id, ms int64
+	n := countPart
+	count := engine.EachRow(func(row *sql.Rows) error {
+		if err := row.Scan(&id, &kind, &state, &queue, &jobType, &ms); err != nil {
 			return err
 		}
+		n++
 		ran := ms != activity.NoRun
 		times, ok := groups[group{activity.Kind(kind), activity.State(state), string(queue), string(jobType), ran}]
 		if !ok {
@@ -78,7 +82,11 @@ func (m *Monitor) groups(ctx context.Context, begin, end time.Time, most int64) 
 		}
 		times.put(ms)
 		return nil
-	})})
+	})
+	for next := first.Int64; n == countPart && err == nil; next = id + 1 {
+		n = 0
+		err = engine.ReadOn(ctx, m.db.SQL, engine.Query{SQL: query, Args: []any{next, last.Int64, from, to, countPart}, Scan: count})
+	}
 	return groups, err
 }
 

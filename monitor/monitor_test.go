@@ -20,7 +20,10 @@ import (
 // queues are registered in every test database.
 var queues = []string{"mail", "report"}
 
-func TestMain(m *testing.M) { os.Exit(dbtest.Main(m, queues...)) }
+func TestMain(m *testing.M) {
+	countPart = 2
+	os.Exit(dbtest.Main(m, queues...))
+}
 
 // open opens the test's database and registers the queues.
 func open(t *testing.T, driver, source string) *schema.DB {
