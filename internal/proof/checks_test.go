@@ -289,7 +289,7 @@ func (j *seen) reason(e event, took time.Duration) string {
 	step := j.asks[0].step(e.attempt)
 	reached := slices.ContainsFunc(j.notes, func(n note) bool { return n.attempt == e.attempt && n.event == step.Do })
 	if e.state == "finished" {
-		if step.Do != "done" {
+		if step.Do != "done" && step.Do != "late" {
 			return "its handler said " + step.Do
 		}
 		switch {
