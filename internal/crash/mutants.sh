@@ -40,34 +40,33 @@ edited=()
 # Every mutant is a function that breaks something and says which tests must go red: proof has turns of internal/proof, each with its
 # round; queue, worker, rules and crash are patterns for the tests of those packages.
 mutants=()
-# Rounds of signals on each engine, by their seeds: without limits, with a limit, and with a limit and shards.
-plain=(sqlite:6 mariadb:2) limited=(sqlite:3 mariadb:7) sharded=(sqlite:13 mariadb:8)
+# By their seeds, the rounds 2 on MariaDB and 6 on SQLite have no limits, 7 has a limit, and 8 has a limit and shards.
 mutant() { mutants+=("$1"); }
 
 mutant finish_without_token # nor worker or attempt: a late worker finishes another's attempt, without a look at it
 finish_without_token() {
-  queue=LateWorkerChangesNothing proof=("${plain[@]}")
+  queue=LateWorkerChangesNothing
   edit internal/store/settle.go 's/"lock_token = \? AND attempt = \? AND id IN "/"? <> \x27\x27 AND ? <> 0 AND id IN "/' \
     's/stopping = 0 AND worker_id = \?/stopping = 0 AND ? <> \x27\x27/'
 }
 
 mutant settle_without_token # nor worker or attempt: a late worker settles another's attempt, after a look at it
 settle_without_token() {
-  queue=LateWorkerChangesNothing proof=("${plain[@]}")
+  queue=LateWorkerChangesNothing
   edit internal/store/settle.go 's/row\.Token == s\.Job\.Token && row\.Attempt == s\.Job\.Attempt && //' \
     's/(\x27deciding\x27\)) AND worker_id = \?/$1 AND ? <> \x27\x27/'
 }
 
 mutant finish_without_state # nor worker: a late worker finishes what was taken from it and waits for its next attempt
 finish_without_state() {
-  queue=LateWorkerChangesNothing proof=("${plain[@]}")
+  queue=LateWorkerChangesNothing
   edit internal/store/settle.go \
     's/ AND status = \x27running\x27 AND stopping = 0 AND worker_id = \?/ AND ? <> \x27\x27/'
 }
 
 mutant settle_without_state # the same after a look at it; and a commit whose answer was lost is done again
 settle_without_state() {
-  queue='LateWorkerChangesNothing|RoundMayBeRepeated' worker='LostAnswers|ManyAnswersAreLost' proof=("${plain[@]}")
+  queue='LateWorkerChangesNothing|RoundMayBeRepeated' worker='LostAnswers|ManyAnswersAreLost'
   edit internal/store/settle.go \
     's/ AND status IN \(\x27running\x27, \x27answered\x27, \x27deciding\x27\) AND worker_id = \?/ AND ? <> \x27\x27/'
 }
@@ -80,13 +79,13 @@ settle_what_can_be_read() {
 
 mutant start_what_has_started # nobody looks whether another was faster
 start_what_has_started() {
-  queue='RoundsShareNothing|ALockCostsNoAttempt' proof=("${plain[@]}")
+  queue='RoundsShareNothing|ALockCostsNoAttempt'
   edit internal/store/claim_candidates.go 's/ AND status IN \(\x27available\x27, \x27throttled\x27\)//'
 }
 
 mutant start_without_locks # candidates are as good as locks: on SQLite the file's lock is enough
 start_without_locks() {
-  queue=RoundsShareNothing proof=(mariadb:2)
+  queue=RoundsShareNothing
   edit internal/store/claim_candidates.go 's/c\.q\.inShard\(c\.shard\) \+ " " \+ tx\.SkipLocked/c.q.inShard(c.shard)/'
 }
 
@@ -122,13 +121,13 @@ slots_not_reserved() {
 
 mutant rescue_from_the_living # nobody asks whether the worker is dead
 rescue_from_the_living() {
-  queue=ReclaimFromADeadWorker proof=("${plain[@]}")
+  queue=ReclaimFromADeadWorker
   edit internal/workers/workers.go 's/" ON w\.id = " ?\+ ?id ?\+ ?" AND w\.state = \x27working\x27"/" ON w.id = " + id + " AND 1 = 0"/'
 }
 
 mutant rescue_as_finished # a lost attempt counts as done
 rescue_as_finished() {
-  queue=ReclaimFromADeadWorker proof=("${plain[@]}")
+  queue=ReclaimFromADeadWorker
   edit internal/store/rescue.go 's/return o, lost/return job.Outcome{Verdict: job.Finished}, lost/'
 }
 
@@ -140,7 +139,7 @@ rescue_undecided() {
 
 mutant rescue_as_due # a lost attempt starts again as the same attempt
 rescue_as_due() {
-  queue=ReclaimFromADeadWorker proof=("${plain[@]}")
+  queue=ReclaimFromADeadWorker proof=(mariadb:2)
   edit internal/store/rescue.go 's/case j\.Status == job\.StatusLocked:/case j.State() != job.Error:/'
 }
 
@@ -164,34 +163,34 @@ interruptions_count() {
 
 mutant activity_on_its_own # a crash comes between a transition and its activity
 activity_on_its_own() {
-  proof=("${plain[@]}")
+  proof=(sqlite:6 mariadb:2)
   edit internal/store/claim.go 's/err = c\.logRows\(ctx, c\.tx, c\.round\.Worker, activity\.Starting/err = unlogged(ctx, c.tx, c.round.Worker, activity.Starting/'
   edit internal/store/round.go 's/\treturn done, (texts\.Wrap\(err, "settle and start.*\))\n\}\n/\tif err == nil \&\& len(done.Started) > 0 {\n\t\terr = q.db.SQL.Tx(ctx, func(tx *engine.Tx) error { return q.logRows(ctx, tx, r.Worker, activity.Starting, activity.JobRows{IDs: *r.Tried}) })\n\t}\n\treturn done, $1\n}\n\nfunc unlogged(context.Context, *engine.Tx, workers.Worker, activity.State, activity.JobRows) error { return nil }\n/'
 }
 
 mutant key_not_unique # and nobody looked first either
 key_not_unique() {
-  queue='LiveKeyIsUnique|EnqueueTheSameKeysAtOnce' proof=("${plain[@]}")
+  queue='LiveKeyIsUnique|EnqueueTheSameKeysAtOnce' proof=(mariadb:2)
   edit schema/sql/mysql/queue_001.sql 's/UNIQUE KEY/KEY/'
   edit schema/sql/sqlite/queue_001.sql 's/CREATE UNIQUE INDEX/CREATE INDEX/'
 }
 
 mutant enqueue_drops # the others of a statement that met a duplicate
 enqueue_drops() {
-  queue=DuplicateAmongMany proof=("${plain[@]}")
+  queue=DuplicateAmongMany proof=(mariadb:2)
   edit internal/store/add.go 's/\t\t\trest = append\(rest, i\)\n/\t\t\ta.added[i] = Added{ID: 1, Key: a.jobs[i].Key}\n/'
 }
 
 mutant guard_asleep # handlers outlive their worker, and those who take its jobs don't look after them
 guard_asleep() {
-  proof=("${plain[@]}")
+  proof=(mariadb:2)
   edit internal/guard/watchdog.go 's/\ts\.end\(limit\)/\t_ = limit/'
   edit internal/guard/orphan.go 's/h := newHunt\(workerID\)\n\K/\tif workerID != "" {\n\t\treturn nil\n\t}\n/'
 }
 
 mutant final_comes_back # what failed for good is promoted
 final_comes_back() {
-  proof=("${plain[@]}")
+  proof=(sqlite:6 mariadb:2)
   edit internal/policy/after.go 's/\t\tif n\.Status = job\.StatusFailed;/\t\tn.Wake = now.Add(3 * time.Second)\n$&/'
   edit internal/store/upkeep.go 's/ AND status = \x27scheduled\x27 ORDER/ ORDER/'
   edit internal/store/upkeep.go 's/SET status = \x27available\x27, wake_time = NULL, asked_time = NULL WHERE status = \?/SET status = \x27available\x27, wake_time = NULL, asked_time = NULL WHERE ? <> \x27\x27/'
@@ -207,13 +206,13 @@ limit_without_turns() {
 
 mutant limit_ignored # what doesn't fit goes along
 limit_ignored() {
-  queue=Throttle proof=("${limited[@]}")
+  queue=Throttle proof=(mariadb:7)
   edit internal/claim/limits.go 's/min\(weight, l\.Whole\) <= l\.Max-max\(l\.Used, 0\)/weight >= 0/'
 }
 
 mutant limit_forgets_running # each round has all the room
 limit_forgets_running() {
-  queue=Throttle proof=("${limited[@]}")
+  queue=Throttle
   edit schema/order.go 's/(Runs =) "status IN \(\x27locked\x27, \x27running\x27, /$1 "status IN (\x27locked\x27, /'
 }
 
@@ -300,7 +299,7 @@ sum_only_grows() {
 
 mutant shares_from_nothing # a share grows by what no other has given away
 shares_from_nothing() {
-  rules='OnlyWhatIsFreeMoves|SharesKeepTheLimit' queue=LimitAndRateOverShards proof=("${sharded[@]}")
+  rules='OnlyWhatIsFreeMoves|SharesKeepTheLimit' queue=LimitAndRateOverShards
   edit internal/policy/shares.go 's/\t\tfree -= max\(share-p\.used, 0\)\n//'
 }
 
@@ -312,13 +311,13 @@ shares_in_use() {
 
 mutant shares_kept # what one shard gets isn't taken from the one that had it
 shares_kept() {
-  queue=LimitAndRateOverShards proof=("${sharded[@]}")
+  queue=LimitAndRateOverShards
   edit internal/store/shards_divide.go 's/\t\tif r\.Share == shares\[i\] &&/\t\tif r.Share > shares[i] || r.Share == shares[i] \&\&/'
 }
 
 mutant shares_ignored # each shard has the whole limit
 shares_ignored() {
-  queue=LimitAndRateOverShards proof=("${sharded[@]}")
+  queue=LimitAndRateOverShards proof=(mariadb:8)
   edit internal/store/limits.go 's/l\[claim\.Queue\]\.Max, l/_, l/'
 }
 
@@ -374,7 +373,7 @@ procedures_limit_ignored() {
 
 mutant procedures_limit_forgets_grabbed # what is locked and not started has no weight
 procedures_limit_forgets_grabbed() {
-  queue=ProceduresKeepTheLimit proof=(mariadb:7)
+  queue=ProceduresKeepTheLimit
   edit schema/sql/mysql/procedures/queue/grab.sql 's/AND \{counts\}/AND {counts} AND j.state = \x27running\x27/g'
 }
 
