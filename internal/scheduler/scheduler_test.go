@@ -273,6 +273,29 @@ func TestTendOnPool(t *testing.T) {
 	})
 }
 
+func TestPauseAndResume(t *testing.T) {
+	each(t, func(s *shop) {
+		s.have(of(s.t, "hourly", "@hourly"))
+		s.begin()
+		is := func(did bool, err error) func(bool) {
+			return func(want bool) {
+				s.t.Helper()
+				dbtest.Ensure(s.t, err == nil && did == want, "%t, %v", did, err)
+			}
+		}
+		is(s.table.Resume(s.t.Context(), "hourly"))(false)
+		is(s.table.Pause(s.t.Context(), "hourly"))(true)
+		is(s.table.Pause(s.t.Context(), "hourly"))(false)
+		s.noWorkerFor(3 * time.Hour)
+		dbtest.Same(s.t, s.tend(), 0, "jobs while it is paused")
+		is(s.table.Resume(s.t.Context(), "hourly"))(true)
+		dbtest.Same(s.t, s.tend(), 0, "jobs for slots of the pause")
+		r := s.row("hourly")
+		dbtest.Ensure(s.t, !r.Paused && r.NextSlot.After(s.now()), "%+v", r)
+		is(s.table.Pause(s.t.Context(), "unknown"))(false)
+	})
+}
+
 // A schedule with a new spec restarts; with a new queue or type it continues.
 func TestChange(t *testing.T) {
 	each(t, func(s *shop) {
