@@ -80,13 +80,15 @@ race: ## run the shorter tests under the race detector (needs a C compiler); SHO
 	@.ci/clients
 	CGO_ENABLED=1 .ci/times .ci/with-mariadb go test -vet=off -race -short -skip '^TestProcedures|/^sqlite$$' -count=1 -timeout 60m $(BUT_ALONE)
 
-# With SHORT=1 there are 10 kills, and without it 100, the store's tests at random run ten times, and NIGHTLY runs. The tests mostly wait, so they run
-# side by side. The race detector leaves them out: it slows processes down and doesn't look across them.
+# The rounds of signals are those by whose seeds there are limits and shards. Without SHORT=1 there are more of them, the store's tests at
+# random run ten times, and NIGHTLY runs. The race detector leaves them out: it slows processes down and doesn't look across them.
 crash: ## kill and stop workers and check that no job is lost, doubled, or held up; SHORT=1 takes a few minutes
 	@.ci/clients
-	.ci/times .ci/with-mariadb go test -vet=off -count=1 -timeout 80m -v $(if $(SHORT),-short -parallel 5,-parallel 6) ./internal/crash
+	.ci/times .ci/with-mariadb go test -vet=off -count=1 -timeout 20m -v $(if $(SHORT),-short) ./internal/crash
 	FUZZ_PLAIN=1 .ci/fuzz 5000x
-	.ci/proof --for $(if $(SHORT),30s,5m) 'signals/mariadb/1'
+	.ci/proof --round 7 'signals/*/1'
+	.ci/proof --round 8 'signals/*/1'
+	$(if $(SHORT),,.ci/proof --for 10m 'signals/*/1')
 	$(if $(SHORT),,.ci/with-mariadb go test -count=10 -timeout 60m -run 'OverShards|InAShard|AtRandom' ./internal/store)
 	$(if $(SHORT),,.ci/with-mariadb go test -count=1 -run '$(NIGHTLY)' ./cmd)
 	$(if $(SHORT),,.ci/with-mariadb go test -count=1 -timeout 100m -run TestHourOfCron ./internal/crash -crash.cron 76 -v)

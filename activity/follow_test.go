@@ -99,46 +99,6 @@ func follow(t *testing.T, l testLog, by activity.Filter) (events chan any, next 
 	}
 }
 
-// TestFollowLateCommit: an entry comes once, when its transaction commits, although many later entries have been
-// committed before.
-func TestFollowLateCommit(t *testing.T) {
-	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		l := openLog(t, driver, source)
-		now := dbtest.Must(l.db.SQL.Clock(t.Context()))(t)
-		write := func(tx *engine.Tx, at time.Time, jobs ...int64) {
-			t.Helper()
-			tx.Now = at
-			for _, id := range jobs {
-				dbtest.OK(t, activity.Write(t.Context(), tx, l.db, []activity.Entry{{Kind: activity.Job, State: activity.Added, Queue: "mail", JobID: id, JobKey: "k"}}))
-			}
-		}
-		record := func(at time.Time, jobs ...int64) {
-			t.Helper()
-			dbtest.OK(t, l.db.SQL.Tx(t.Context(), func(tx *engine.Tx) error { write(tx, at, jobs...); return nil }))
-		}
-		record(now.Add(-time.Minute), 1)
-		open := dbtest.Must(openLog(t, driver, source).db.SQL.BeginTx(t.Context(), nil))(t)
-		defer func() { _ = open.Rollback() }()
-		write(l.db.SQL.Join(open), now.Add(-time.Minute), 2, 3)
-		_, _, want := follow(t, l, activity.Filter{JobKey: "k"})
-		want(int64(1))
-		if driver == "mysql" { // elsewhere others can't write meanwhile
-			fill(t, l, 10_001, now.Add(-30*time.Second))
-			record(now.Add(-30*time.Second), 4)
-			want(int64(4))
-			record(now, 5)
-			want(int64(5)) // so all earlier entries have come
-			record(now, 6)
-			want(int64(6))
-		}
-		dbtest.OK(t, open.Commit())
-		want(int64(2), int64(3))
-		record(now, 7)
-		want(int64(7))
-	})
-}
-
 // TestFollowEndsForGood: an error that waiting doesn't fix ends it, as does f's own error.
 func TestFollowEndsForGood(t *testing.T) {
 	t.Parallel()

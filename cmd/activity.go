@@ -95,7 +95,6 @@ func (a *app) runActivity(cmd *cobra.Command, i *instance, f activityFlags) (err
 		}
 		return log.Follow(cmd.Context(), by, o, func(e activity.Entry) error { return a.printEntry(i, e) })
 	}
-	a.page()
 	if a.json {
 		return log.Find(cmd.Context(), by, func(e activity.Entry) error { return a.out.json(e.JSON()) })
 	}

@@ -220,28 +220,25 @@ func (a *app) diagnose(err error) (code int, hint string) {
 }
 
 // signals handles SIGINT, SIGTERM, and SIGHUP, which a broken connection sends. The first signal cancels the context,
-// the second ends the process. While a pager has the terminal, ^C is for the pager.
+// the second ends the process.
 type signals struct {
-	// cancel cancels the context like a first signal, but with a cause.
-	cancel context.CancelCauseFunc
 	caught chan os.Signal
 	done   chan struct{}
 	first  atomic.Int32
-	paged  atomic.Bool
 }
 
 func watchSignals(parent context.Context) (context.Context, *signals) {
-	ctx, cancel := context.WithCancelCause(parent)
-	s := &signals{cancel: cancel, caught: make(chan os.Signal, 2), done: make(chan struct{})}
+	ctx, cancel := context.WithCancel(parent)
+	s := &signals{caught: make(chan os.Signal, 2), done: make(chan struct{})}
 	signal.Notify(s.caught, syscall.SIGINT, syscall.SIGTERM)
 	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores it
 		signal.Notify(s.caught, syscall.SIGHUP)
 	}
 	go func() {
-		defer cancel(nil)
+		defer cancel()
 		if sig := s.next(); sig != 0 {
 			s.first.Store(int32(sig))
-			cancel(nil)
+			cancel()
 			if sig := s.next(); sig != 0 {
 				os.Exit(exitOf(sig))
 			}
@@ -251,15 +248,11 @@ func watchSignals(parent context.Context) (context.Context, *signals) {
 }
 
 func (s *signals) next() syscall.Signal {
-	for {
-		select {
-		case sig := <-s.caught:
-			if sig != syscall.SIGINT || !s.paged.Load() {
-				return sig.(syscall.Signal)
-			}
-		case <-s.done:
-			return 0
-		}
+	select {
+	case sig := <-s.caught:
+		return sig.(syscall.Signal)
+	case <-s.done:
+		return 0
 	}
 }
 

@@ -85,7 +85,6 @@ func (a *app) openJobs(
 		if by.Status == "" && f.unless != nil {
 			states = f.unless
 		}
-		a.page()
 		return do(i, queues, by, states)
 	})
 }

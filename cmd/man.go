@@ -85,7 +85,7 @@ Settings that outrank the config file. The reference of the configuration has th
 \fBXDG_CONFIG_HOME\fP, \fBXDG_CACHE_HOME\fP
 Where hipq has a user's config and notes, instead of ~/.config and ~/.cache.
 .TP
-\fBNO_COLOR\fP, \fBPAGER\fP, \fBLESS\fP, \fBLC_ALL\fP, \fBLC_CTYPE\fP, \fBLANG\fP, \fBTERM\fP
+\fBNO_COLOR\fP, \fBLC_ALL\fP, \fBLC_CTYPE\fP, \fBLANG\fP, \fBTERM\fP
 How output looks on a terminal.
 .SH FILES
 .TP

@@ -28,8 +28,6 @@ type output struct {
 	err error
 	// color is set if states and severities are coloured.
 	color bool
-	// pager shows the output page by page on the terminal; nil without one.
-	pager *pager
 	// bar is on the last line of the terminal, and moves for printed lines; nil without one.
 	bar *progressbar.ProgressBar
 }
@@ -50,14 +48,10 @@ func (o *output) put(text string) error {
 	if o.bar != nil {
 		_ = o.bar.Clear() // else its rest stays in the row
 	}
-	to := o.Writer
-	if o.pager != nil {
-		to = o.pager
-	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(o.ctx))
 	defer cancel()
 	defer context.AfterFunc(o.ctx, func() { time.AfterFunc(stalledFor, cancel) })()
-	_, err := await(ctx, func() (int, error) { return to.Write(clean) })
+	_, err := await(ctx, func() (int, error) { return o.Writer.Write(clean) })
 	if err != nil && o.err == nil {
 		o.err = err
 	}

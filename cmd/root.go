@@ -59,10 +59,6 @@ func Main(args []string, in io.Reader, out, err io.Writer) int {
 	if failure == nil && a.out.err != nil {
 		failure = fmt.Errorf("print: %w", a.out.err)
 	}
-	a.endPager()
-	if errors.Is(failure, errPagerEnded) || errors.Is(failure, context.Canceled) && errors.Is(context.Cause(ctx), errPagerEnded) {
-		failure = nil
-	}
 	return a.exit(failure, signals)
 }
 

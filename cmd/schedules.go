@@ -103,7 +103,6 @@ func (a *app) listSchedules(cmd *cobra.Command, i *instance) error {
 	if err != nil {
 		return err
 	}
-	a.page()
 	t := newTable(a.out, "SCHEDULE", i.zoned("WHEN"), "QUEUE", "TYPE", "LAST SLOT", "JOB", "NEXT SLOT", "REMARK").
 		narrowing([]string{"SCHEDULE", "TYPE"}, []string{"REMARK", "JOB", "QUEUE", "TYPE", "LAST SLOT"})
 	for _, s := range all {

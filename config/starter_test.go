@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/queue"
 )
 
 func TestStarterLoads(t *testing.T) {
@@ -98,5 +99,21 @@ func TestStarterForNone(t *testing.T) {
 			_, err := StarterFor(app.framework, dir)
 			dbtest.Ensure(t, err != nil && strings.Contains(err.Error(), app.want) && !strings.Contains(err.Error(), "secret"), "got %v, want %s", err, app.want)
 		})
+	}
+}
+
+const examplePath = "../hipq.example.yaml"
+
+func TestExampleLoads(t *testing.T) {
+	got := dbtest.Must(Load(LoadOptions{File: examplePath, Env: noEnv}))(t)
+	// outside the queues, the example shows the defaults
+	want := mustLoad(t, minimal)
+	want.File, want.Database.Path, want.Queues = got.File, filepath.Join(filepath.Dir(got.File), "hipq.db"), got.Queues
+	want.Schedules = got.Schedules
+	want.Alert.Queues = got.Alert.Queues
+	dbtest.Same(t, diff(want, got), "", "(-default +example)")
+	files := got.Queues[0]
+	if files.KeepFinished != queue.DefaultKeepFinished || files.KeepFailed != queue.DefaultKeepFailed || files.ThrottleLimit != 0 {
+		t.Errorf("the first queue does not show the defaults: %+v", files.Options)
 	}
 }

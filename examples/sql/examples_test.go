@@ -28,7 +28,7 @@ var programs = []struct{ client, extension string }{{"python", ".py"}, {"php", "
 
 // TestExamples: an order and its job are enqueued in one transaction. The worker does its jobs, fails what it can't do,
 // and goes on after its connection was lost. It ends in order when told to. Each program has only the rights that hipq init
-// --print-grants lists. TestSQLWorkers of internal/crash tests that it keeps its lock.
+// --print-grants lists. The signals of internal/proof test that it keeps its lock.
 func TestExamples(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the race detector has nothing to see in other languages")

@@ -1,6 +1,7 @@
 package crash
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,6 +16,8 @@ import (
 
 	"github.com/hipq/hipq/internal/dbtest"
 )
+
+var cronFlag = flag.Int("crash.cron", 0, "for how many minutes to live with cron: 50 at least")
 
 const cronConfig = `
 name: crash
@@ -83,11 +86,11 @@ func TestHourOfCron(t *testing.T) {
 		t.Skip("it takes an hour: make crash")
 	}
 	t.Parallel()
-	bin := build(t)
+	program := build(t)
 	source := dbtest.MySQL(t)
 	proxy := dbtest.ProxyTo(t, source)
 	db := openDatabase(t, "mysql", source)
-	c := &cronHost{t: t, program: bin.program, dir: t.TempDir()}
+	c := &cronHost{t: t, program: program, dir: t.TempDir()}
 	own := dbtest.Must(mysql.ParseDSN(proxy.Source))(t)
 	own.User, own.Passwd = "cron_"+strings.TrimPrefix(own.DBName, "hipq_"), "old"
 	password := func(how, is string) { dbtest.Must(db.Exec(how + " USER '" + own.User + "'@'%'" + is))(t) }
@@ -173,12 +176,12 @@ func (c *cronHost) judge(troubles []trouble) {
 
 // noRoom makes the server refuse inserts with the error of a full table, until end is called.
 func noRoom(t *testing.T, db *database) (end func()) {
-	for _, table := range []string{activityTable, workersTable} {
+	for _, table := range []string{"crash_activity", "crash_workers"} {
 		dbtest.Must(db.Exec("CREATE TRIGGER full_" + table + " BEFORE INSERT ON " + table +
 			" FOR EACH ROW SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1114, MESSAGE_TEXT = 'The table is full'"))(t)
 	}
 	return func() {
-		for _, table := range []string{activityTable, workersTable} {
+		for _, table := range []string{"crash_activity", "crash_workers"} {
 			dbtest.Must(db.Exec("DROP TRIGGER full_" + table))(t)
 		}
 	}

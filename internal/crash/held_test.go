@@ -30,13 +30,13 @@ type wait struct {
 var waits = []wait{
 	{
 		name: "a key that is just being added",
-		held: "INSERT INTO crash_mail (job_type, job_key) VALUES ('steady', 'new')",
-		args: []string{"enqueue", "mail", "steady", "--key", "new"}, says: "new",
+		held: "INSERT INTO crash_mail (job_type, job_key) VALUES ('quick', 'new')",
+		args: []string{"enqueue", "mail", "quick", "--key", "new"}, says: "new",
 	},
 	{
 		name: "a key that is to be replaced",
-		held: "SELECT id FROM crash_mail WHERE job_type = 'steady' AND job_key = 'waiting' FOR UPDATE",
-		args: []string{"enqueue", "mail", "steady", "--key", "waiting", "--on-duplicate", "replace"}, says: "waiting",
+		held: "SELECT id FROM crash_mail WHERE job_type = 'quick' AND job_key = 'waiting' FOR UPDATE",
+		args: []string{"enqueue", "mail", "quick", "--key", "waiting", "--on-duplicate", "replace"}, says: "waiting",
 	},
 	{
 		name: "a type that is just being added",
@@ -61,14 +61,14 @@ var waits = []wait{
 // waited for. It succeeds when repeated after that transaction.
 func TestWaits(t *testing.T) {
 	t.Parallel()
-	bin := build(t)
+	program := build(t)
 	for _, driver := range []string{"sqlite", "mysql"} {
 		t.Run(driver, func(t *testing.T) {
 			for _, w := range waits {
 				if !w.long || !testing.Short() {
 					t.Run(w.name, func(t *testing.T) {
 						t.Parallel()
-						w.play(t, bin.own(t), driver)
+						w.play(t, program, driver)
 					})
 				}
 			}
@@ -76,13 +76,13 @@ func TestWaits(t *testing.T) {
 	}
 }
 
-func (w wait) play(t *testing.T, bin binaries, driver string) {
+func (w wait) play(t *testing.T, program, driver string) {
 	t.Helper()
 	source := sourceOf(t, driver)
-	h := configure(t, bin, driver, source, plan{})
+	h := configure(t, program, driver, source, 0)
 	h.mustRun(t, "init")
-	h.mustRun(t, "enqueue", "mail", "steady", "--key", "waiting", "--in", "1h")
-	h.mustRun(t, "enqueue", "mail", "sent", "--key", "asynchronous", "--data", `{"steps":[{"do":"done"}]}`)
+	h.mustRun(t, "enqueue", "mail", "quick", "--key", "waiting", "--in", "1h")
+	h.mustRun(t, "enqueue", "mail", "sent", "--key", "asynchronous")
 	h.mustRun(t, "work")
 	says := []string{w.says, "another transaction"}
 	if driver == "sqlite" {

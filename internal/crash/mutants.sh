@@ -4,8 +4,8 @@
 #
 #   .ci/with-mariadb internal/crash/mutants.sh [MUTANT...]
 #
-# NARROW=1 leaves out the tests of internal/crash where a mutant names others too: they take a minute or two each. EDIT_ONLY=1 runs no
-# test, and shows that each mutant still finds what it breaks.
+# NARROW=1 leaves out the rounds of internal/proof where a mutant names others too: they take a minute or two each. EDIT_ONLY=1 runs
+# no test, and shows that each mutant still finds what it breaks.
 #
 # Not among the mutants: settling without the token while the attempt is still compared, or the other way round. Each attempt
 # has one token and each token one attempt of a job, so either of them alone fences as well as both.
@@ -37,35 +37,36 @@ mend() {
 }
 edited=()
 
-# Every mutant is a function that breaks something and says which tests must go red: crash has those of this package, each on its
-# engines; queue, worker and rules are patterns for the tests of those packages.
+# Every mutant is a function that breaks something and says which tests must go red: proof has turns of internal/proof, each with its
+# round; queue, worker, rules and crash are patterns for the tests of those packages.
 mutants=()
+# By their seeds, the rounds 2 on MariaDB and 6 on SQLite have no limits, 7 has a limit, and 8 has a limit and shards.
 mutant() { mutants+=("$1"); }
 
 mutant finish_without_token # nor worker or attempt: a late worker finishes another's attempt, without a look at it
 finish_without_token() {
-  crash=(crash) queue=LateWorkerChangesNothing
+  queue=LateWorkerChangesNothing
   edit internal/store/settle.go 's/"lock_token = \? AND attempt = \? AND id IN "/"? <> \x27\x27 AND ? <> 0 AND id IN "/' \
     's/stopping = 0 AND worker_id = \?/stopping = 0 AND ? <> \x27\x27/'
 }
 
 mutant settle_without_token # nor worker or attempt: a late worker settles another's attempt, after a look at it
 settle_without_token() {
-  crash=(crash) queue=LateWorkerChangesNothing
+  queue=LateWorkerChangesNothing
   edit internal/store/settle.go 's/row\.Token == s\.Job\.Token && row\.Attempt == s\.Job\.Attempt && //' \
     's/(\x27deciding\x27\)) AND worker_id = \?/$1 AND ? <> \x27\x27/'
 }
 
 mutant finish_without_state # nor worker: a late worker finishes what was taken from it and waits for its next attempt
 finish_without_state() {
-  crash=(crash) queue=LateWorkerChangesNothing
+  queue=LateWorkerChangesNothing
   edit internal/store/settle.go \
     's/ AND status = \x27running\x27 AND stopping = 0 AND worker_id = \?/ AND ? <> \x27\x27/'
 }
 
 mutant settle_without_state # the same after a look at it; and a commit whose answer was lost is done again
 settle_without_state() {
-  crash=(crash) queue='LateWorkerChangesNothing|RoundMayBeRepeated' worker='LostAnswers|ManyAnswersAreLost'
+  queue='LateWorkerChangesNothing|RoundMayBeRepeated' worker='LostAnswers|ManyAnswersAreLost'
   edit internal/store/settle.go \
     's/ AND status IN \(\x27running\x27, \x27answered\x27, \x27deciding\x27\) AND worker_id = \?/ AND ? <> \x27\x27/'
 }
@@ -78,13 +79,13 @@ settle_what_can_be_read() {
 
 mutant start_what_has_started # nobody looks whether another was faster
 start_what_has_started() {
-  crash=(crash) queue='RoundsShareNothing|ALockCostsNoAttempt'
+  queue='RoundsShareNothing|ALockCostsNoAttempt'
   edit internal/store/claim_candidates.go 's/ AND status IN \(\x27available\x27, \x27throttled\x27\)//'
 }
 
 mutant start_without_locks # candidates are as good as locks: on SQLite the file's lock is enough
 start_without_locks() {
-  crash=(crash) queue=RoundsShareNothing engines=(mysql)
+  queue=RoundsShareNothing
   edit internal/store/claim_candidates.go 's/c\.q\.inShard\(c\.shard\) \+ " " \+ tx\.SkipLocked/c.q.inShard(c.shard)/'
 }
 
@@ -120,13 +121,13 @@ slots_not_reserved() {
 
 mutant rescue_from_the_living # nobody asks whether the worker is dead
 rescue_from_the_living() {
-  crash=(crash) queue=ReclaimFromADeadWorker
+  queue=ReclaimFromADeadWorker
   edit internal/workers/workers.go 's/" ON w\.id = " ?\+ ?id ?\+ ?" AND w\.state = \x27working\x27"/" ON w.id = " + id + " AND 1 = 0"/'
 }
 
 mutant rescue_as_finished # a lost attempt counts as done
 rescue_as_finished() {
-  crash=(crash) queue=ReclaimFromADeadWorker
+  queue=ReclaimFromADeadWorker
   edit internal/store/rescue.go 's/return o, lost/return job.Outcome{Verdict: job.Finished}, lost/'
 }
 
@@ -138,7 +139,7 @@ rescue_undecided() {
 
 mutant rescue_as_due # a lost attempt starts again as the same attempt
 rescue_as_due() {
-  crash=(crash) queue=ReclaimFromADeadWorker
+  queue=ReclaimFromADeadWorker proof=(mariadb:2)
   edit internal/store/rescue.go 's/case j\.Status == job\.StatusLocked:/case j.State() != job.Error:/'
 }
 
@@ -162,35 +163,34 @@ interruptions_count() {
 
 mutant activity_on_its_own # a crash comes between a transition and its activity
 activity_on_its_own() {
-  crash=(crash)
-  size=(-crash.jobs 2000 -crash.kills 80 -crash.stops 3 -crash.patience 180s)
+  proof=(sqlite:6 mariadb:2)
   edit internal/store/claim.go 's/err = c\.logRows\(ctx, c\.tx, c\.round\.Worker, activity\.Starting/err = unlogged(ctx, c.tx, c.round.Worker, activity.Starting/'
   edit internal/store/round.go 's/\treturn done, (texts\.Wrap\(err, "settle and start.*\))\n\}\n/\tif err == nil \&\& len(done.Started) > 0 {\n\t\terr = q.db.SQL.Tx(ctx, func(tx *engine.Tx) error { return q.logRows(ctx, tx, r.Worker, activity.Starting, activity.JobRows{IDs: *r.Tried}) })\n\t}\n\treturn done, $1\n}\n\nfunc unlogged(context.Context, *engine.Tx, workers.Worker, activity.State, activity.JobRows) error { return nil }\n/'
 }
 
 mutant key_not_unique # and nobody looked first either
 key_not_unique() {
-  crash=(crash) queue='LiveKeyIsUnique|EnqueueTheSameKeysAtOnce'
+  queue='LiveKeyIsUnique|EnqueueTheSameKeysAtOnce' proof=(mariadb:2)
   edit schema/sql/mysql/queue_001.sql 's/UNIQUE KEY/KEY/'
   edit schema/sql/sqlite/queue_001.sql 's/CREATE UNIQUE INDEX/CREATE INDEX/'
 }
 
 mutant enqueue_drops # the others of a statement that met a duplicate
 enqueue_drops() {
-  crash=(crash) queue=DuplicateAmongMany
+  queue=DuplicateAmongMany proof=(mariadb:2)
   edit internal/store/add.go 's/\t\t\trest = append\(rest, i\)\n/\t\t\ta.added[i] = Added{ID: 1, Key: a.jobs[i].Key}\n/'
 }
 
 mutant guard_asleep # handlers outlive their worker, and those who take its jobs don't look after them
 guard_asleep() {
-  crash=(crash)
+  proof=(mariadb:2)
   edit internal/guard/watchdog.go 's/\ts\.end\(limit\)/\t_ = limit/'
   edit internal/guard/orphan.go 's/h := newHunt\(workerID\)\n\K/\tif workerID != "" {\n\t\treturn nil\n\t}\n/'
 }
 
 mutant final_comes_back # what failed for good is promoted
 final_comes_back() {
-  crash=(crash)
+  proof=(sqlite:6 mariadb:2)
   edit internal/policy/after.go 's/\t\tif n\.Status = job\.StatusFailed;/\t\tn.Wake = now.Add(3 * time.Second)\n$&/'
   edit internal/store/upkeep.go 's/ AND status = \x27scheduled\x27 ORDER/ ORDER/'
   edit internal/store/upkeep.go 's/SET status = \x27available\x27, wake_time = NULL, asked_time = NULL WHERE status = \?/SET status = \x27available\x27, wake_time = NULL, asked_time = NULL WHERE ? <> \x27\x27/'
@@ -200,19 +200,19 @@ final_comes_back() {
 # turns in any case, for it has one writer.
 mutant limit_without_turns
 limit_without_turns() {
-  crash=(throttle) engines=(mysql)
+  proof=(mariadb:7)
   edit internal/store/limits.go 's/err := tx\.Write\(ctx, ("UPDATE "\+q\.db\.Shards\(\)\+" SET turn)/_, err := q.db.SQL.ExecContext(ctx, $1/'
 }
 
 mutant limit_ignored # what doesn't fit goes along
 limit_ignored() {
-  crash=(throttle) queue=Throttle
+  queue=Throttle proof=(mariadb:7)
   edit internal/claim/limits.go 's/min\(weight, l\.Whole\) <= l\.Max-max\(l\.Used, 0\)/weight >= 0/'
 }
 
 mutant limit_forgets_running # each round has all the room
 limit_forgets_running() {
-  crash=(throttle) queue=Throttle
+  queue=Throttle
   edit schema/order.go 's/(Runs =) "status IN \(\x27locked\x27, \x27running\x27, /$1 "status IN (\x27locked\x27, /'
 }
 
@@ -299,7 +299,7 @@ sum_only_grows() {
 
 mutant shares_from_nothing # a share grows by what no other has given away
 shares_from_nothing() {
-  crash=(shards) rules='OnlyWhatIsFreeMoves|SharesKeepTheLimit' queue=LimitAndRateOverShards
+  rules='OnlyWhatIsFreeMoves|SharesKeepTheLimit' queue=LimitAndRateOverShards
   edit internal/policy/shares.go 's/\t\tfree -= max\(share-p\.used, 0\)\n//'
 }
 
@@ -311,18 +311,15 @@ shares_in_use() {
 
 mutant shares_kept # what one shard gets isn't taken from the one that had it
 shares_kept() {
-  crash=(shards) queue=LimitAndRateOverShards
+  queue=LimitAndRateOverShards
   edit internal/store/shards_divide.go 's/\t\tif r\.Share == shares\[i\] &&/\t\tif r.Share > shares[i] || r.Share == shares[i] \&\&/'
 }
 
 mutant shares_ignored # each shard has the whole limit
 shares_ignored() {
-  crash=(shards) queue=LimitAndRateOverShards
+  queue=LimitAndRateOverShards proof=(mariadb:8)
   edit internal/store/limits.go 's/l\[claim\.Queue\]\.Max, l/_, l/'
 }
-
-# What the tests do that look at others, in their short form.
-beside=(-short -parallel 16)
 
 mutant wait_for_others # for locks, as long as the server lets everybody wait
 wait_for_others() {
@@ -344,7 +341,7 @@ wait_in_line() {
 
 mutant repeat_for_ever # what can't be done now
 repeat_for_ever() {
-  crash=(waits) engines=(mysql) size=("${beside[@]}")
+  crash=Waits/mysql
   edit internal/engine/repeat.go 's/patience = 22 \* time\.Second/patience = 22 * time.Minute/'
 }
 
@@ -363,20 +360,20 @@ procedures_without_token() {
 
 mutant procedures_without_fence # whoever comes too late settles another's attempt
 procedures_without_fence() {
-  crash=(sqlworkers) engines=(without_a_limit) size=("${beside[@]}")
+  proof=(mariadb:2)
   edit schema/sql/mysql/procedures/instance/check_holder.sql 's/ OR p_holder <> p_worker OR p_lock <> v_token THEN/ THEN/' \
     's/ELSEIF p_attempt = v_token AND p_holder = p_worker AND/ELSEIF FALSE AND/'
 }
 
 mutant procedures_limit_ignored # what doesn't fit is grabbed all the same
 procedures_limit_ignored() {
-  crash=(sqlworkers) queue=ProceduresKeepTheLimit engines=(throttled) size=("${beside[@]}")
+  queue=ProceduresKeepTheLimit proof=(mariadb:7)
   edit schema/sql/mysql/procedures/queue/grab.sql 's/SET v_full = v_used > 0 AND v_used \+ v_factor > v_limit/SET v_full = FALSE/'
 }
 
 mutant procedures_limit_forgets_grabbed # what is locked and not started has no weight
 procedures_limit_forgets_grabbed() {
-  crash=(sqlworkers) queue=ProceduresKeepTheLimit engines=(throttled) size=("${beside[@]}")
+  queue=ProceduresKeepTheLimit
   edit schema/sql/mysql/procedures/queue/grab.sql 's/AND \{counts\}/AND {counts} AND j.state = \x27running\x27/g'
 }
 
@@ -442,15 +439,14 @@ no_rest() {
 
 # tests gives the commands that run a mutant's tests, a line each.
 tests() {
-  local test engine
+  local round
   [[ ! $queue ]] || echo "go test -count=1 -timeout 5m -run '^Test($queue)\$' ./internal/store"
   [[ ! $worker ]] || echo "go test -count=1 -timeout 5m -run '^Test($worker)\$' ./queue/worker"
   [[ ! $rules ]] || echo "go test -count=1 -timeout 5m -run '^Test($rules)\$' ./internal/policy ./internal/claim"
+  [[ ! $crash ]] || echo "go test -count=1 -timeout 5m -run '^Test$crash\$' ./internal/crash -short"
   if [[ ${NARROW:-} && $queue$worker$rules ]]; then return; fi
-  for test in "${crash[@]}"; do
-    for engine in "${engines[@]}"; do
-      echo "go test -count=1 -timeout 15m -run '(?i)^test$test\$/^$engine\$' ./internal/crash ${size[*]}"
-    done
+  for round in "${proof[@]}"; do
+    echo "go test -count=1 -timeout 15m -run '^TestTurn\$' ./internal/proof -proof.turn signals/${round%:*}/1 -proof.round ${round#*:}"
   done
 }
 
@@ -458,8 +454,7 @@ run() { (cd "$copy" && eval "$1") >"$copy.log" 2>&1; }
 
 declare -A green # by command
 try() { # MUTANT
-  local name=$1 command went='' crash=() queue='' worker='' rules='' engines=(sqlite mysql)
-  local size=(-crash.jobs 600 -crash.kills 15 -crash.stops 6 -crash.rounds 2000 -crash.patience 100s)
+  local name=$1 command went='' queue='' worker='' rules='' crash='' proof=()
   mend
   "$name"
   if [[ ${EDIT_ONLY:-} ]]; then return; fi
@@ -467,9 +462,7 @@ try() { # MUTANT
   mapfile -t commands < <(tests)
   for command in "${commands[@]}"; do
     if run "$command"; then survivors+="$name: $command"$'\n'; else
-      went+=" $(sed -E "s/.*-run '([^']*)'.*/\1/" <<<"$command")"
-      # which invariants did not hold
-      went+="$(grep -oE '_test.go:[0-9]+: (I[0-9]+|rows|ledger|rate|shards):' "$copy.log" | grep -oE '[a-zI0-9]+:$' | tr -d : | sort -Vu | paste -sd, | sed 's/^./[&/; s/$/]/' || true)"
+      went+=" $(sed -E "s/.*-run '([^']*)' ([^ ]*)( -proof.turn )?/\1\3/; s/ -short//; s/ -proof.round /:/" <<<"$command")"
     fi
     if [[ ${KEEP_LOGS:-} ]]; then cp "$copy.log" "$KEEP_LOGS/$name-$((++logs)).log"; fi
   done

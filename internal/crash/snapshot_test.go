@@ -20,7 +20,7 @@ func TestSnapshot(t *testing.T) {
 	t.Parallel()
 	const jobs, parts = 26_000, 10
 	source := dbtest.OwnMySQL(t) // with nothing else to do
-	h := configure(t, build(t), "mysql", source, plan{limit: 20})
+	h := configure(t, build(t), "mysql", source, 20)
 	h.mustRun(t, "init")
 	db := openDatabase(t, "mysql", source)
 	file := filepath.Join(t.TempDir(), "jobs.ndjson")
@@ -63,7 +63,7 @@ func effortsOf(t *testing.T, h hipq, db *database) (all []effort) {
 func (d *database) effort(t *testing.T) (e effort) {
 	t.Helper()
 	var file string
-	must(t, d.QueryRow("SELECT MAX(id), @@pid_file FROM "+activityTable).Scan(&e.entries, &file))
+	must(t, d.QueryRow("SELECT MAX(id), @@pid_file FROM crash_activity").Scan(&e.entries, &file))
 	pid, err := os.ReadFile(file)
 	stat, e1 := os.ReadFile(filepath.Join("/proc", strings.TrimSpace(string(pid)), "stat"))
 	if err = errors.Join(err, e1); err != nil {

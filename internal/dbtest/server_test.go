@@ -1,38 +1,14 @@
 package dbtest_test
 
 import (
-	"database/sql"
 	"flag"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/go-sql-driver/mysql"
-
 	"github.com/hipq/hipq/internal/dbtest"
 )
-
-func TestMySQL(t *testing.T) {
-	var dsns []string
-	t.Run("while the test runs", func(t *testing.T) {
-		dsns = []string{dbtest.MySQL(t), dbtest.MySQL(t)}
-		for _, dsn := range dsns {
-			// Fails if the second database were the first.
-			dbtest.Must(open(t, dsn).Exec("CREATE TABLE things (name VARCHAR(10))"))(t)
-		}
-	})
-	for _, dsn := range dsns {
-		cfg := dbtest.Must(mysql.ParseDSN(dsn))(t)
-		name := cfg.DBName
-		cfg.DBName = ""
-		var left int
-		row := open(t, cfg.FormatDSN()).QueryRow("SELECT COUNT(*) FROM information_schema.schemata WHERE schema_name = ?", name)
-		dbtest.OK(t, row.Scan(&left))
-		dbtest.Ensure(t, left == 0, "database %s outlives its test", name)
-	}
-}
 
 func TestMySQLWithoutServer(t *testing.T) {
 	for _, c := range []struct{ require, ci, want string }{
@@ -55,17 +31,6 @@ func TestMySQLWithoutServer(t *testing.T) {
 	}
 }
 
-func TestSQLite(t *testing.T) {
-	path := dbtest.SQLite(t)
-	dbtest.Ensure(t, path != dbtest.SQLite(t), "the same file twice")
-	if _, err := os.Stat(filepath.Dir(path)); err != nil {
-		t.Error(err)
-	}
-	if _, err := os.Stat(path); !os.IsNotExist(err) {
-		t.Errorf("the file is there already (%v)", err)
-	}
-}
-
 func TestEach(t *testing.T) {
 	var drivers []string
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
@@ -82,13 +47,6 @@ func TestEach(t *testing.T) {
 		want = want[:1]
 	}
 	dbtest.Ensure(t, slices.Equal(drivers, want), "ran for %v, want %v", drivers, want)
-}
-
-func open(t *testing.T, dsn string) *sql.DB {
-	t.Helper()
-	db := dbtest.Must(sql.Open("mysql", dsn))(t)
-	t.Cleanup(func() { _ = db.Close() })
-	return db
 }
 
 // recorder replaces a test that MySQL skips or fails. It panics to end the call, as Skip and Fatal do.

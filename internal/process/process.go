@@ -52,16 +52,3 @@ func Others() map[int]Other {
 	AddOthers(all, func(int, Other) {})
 	return all
 }
-
-// SignalBelow signals all descendants of a process that the system shows.
-func SignalBelow(pid int, sig syscall.Signal) {
-	all := Others()
-	for id, o := range all {
-		for up, ok := o, true; ok && up.Born >= all[pid].Born; up, ok = all[up.Parent] {
-			if up.Parent == pid {
-				_ = o.Signal(id, sig) // one that has just ended needs none
-				break
-			}
-		}
-	}
-}

@@ -14,4 +14,3 @@ func CanRun() error                    { return errWindows }
 func KeepFiles()                       {} // programs inherit only the files they are given
 func Umask(int) int                    { return 0 }
 func SignalName(syscall.Signal) string { return "" }
-func SignalBelow(int, syscall.Signal)  {}

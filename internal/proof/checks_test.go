@@ -9,7 +9,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/hipq/hipq/internal/dbtest"
@@ -289,7 +291,7 @@ func (j *seen) reason(e event, took time.Duration) string {
 	step := j.asks[0].step(e.attempt)
 	reached := slices.ContainsFunc(j.notes, func(n note) bool { return n.attempt == e.attempt && n.event == step.Do })
 	if e.state == "finished" {
-		if step.Do != "done" {
+		if step.Do != "done" && step.Do != "late" {
 			return "its handler said " + step.Do
 		}
 		switch {
@@ -438,19 +440,23 @@ func (r *round) tooMany(jobs map[id]*seen) (bad []string) {
 	return bad
 }
 
-// left returns the remaining processes of the round. It waits a moment for those that are about to end.
+// left returns the remaining processes of the round, and kills them. It waits a moment for those that are about to end.
 func (r *round) left() (left []string) {
 	for limit := time.Now().Add(5 * time.Second); ; time.Sleep(100 * time.Millisecond) {
 		left = nil
+		isOver := time.Now().After(limit)
 		dirs, _ := filepath.Glob("/proc/[0-9]*")
 		for _, dir := range dirs {
 			env, _ := os.ReadFile(filepath.Join(dir, "environ"))
 			argv, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
 			if strings.Contains(string(env)+string(argv), r.config) || strings.Contains(string(argv), r.ledger+"\x00") {
 				left = append(left, fmt.Sprintf("left behind: process %s: %s", filepath.Base(dir), strings.ReplaceAll(string(argv), "\x00", " ")))
+				if pid, err := strconv.Atoi(filepath.Base(dir)); err == nil && isOver {
+					_ = syscall.Kill(pid, syscall.SIGKILL)
+				}
 			}
 		}
-		if len(left) == 0 || time.Now().After(limit) {
+		if len(left) == 0 || isOver {
 			return left
 		}
 	}

@@ -92,6 +92,8 @@ type round struct {
 	dark bool
 	// jumps are when the database's clock was put forward.
 	jumps []int64
+	// late makes up some jobs that workers in SQL settle when another runs them.
+	late bool
 	// made is the number of jobs that were made up, by inventor.
 	made     int
 	inventor *rand.Rand
@@ -174,7 +176,9 @@ func (r *round) configure(source string) {
 		fmt.Fprintf(&c, "      - {name: sent, async: true, timeout: 3s, %s}\n", handler)
 		fmt.Fprintf(&c, "      - {name: fragile, retry: {attempts: %d}, %s}\n", fragileAttempts, handler)
 	}
-	dbtest.OK(r.t, os.WriteFile(r.config, []byte(c.String()), 0o600))
+	next := r.config + ".next"
+	dbtest.OK(r.t, os.WriteFile(next, []byte(c.String()), 0o600))
+	dbtest.OK(r.t, os.Rename(next, r.config)) // commands may read it at any time
 }
 
 // command returns a command of hipq that nothing ends but the proof.

@@ -5,17 +5,30 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
+
+	"github.com/hipq/hipq/internal/dbtest"
 )
 
-// signals kills, stops and ends processes at random moments.
+// signals kills, stops and ends processes at random moments. Meanwhile workers in SQL do jobs too, and an operator changes the
+// number of shards, if there are some.
 func signals(r *round) {
-	rng := r.random(10)
+	rng, inSQL := r.random(10), r.sqlWorkers()
+	r.late = len(inSQL.commands) > 0
 	r.live(workload{ticks: 4, backlog: 60}, time.Minute, func(ctx context.Context) {
+		working, rest := context.WithCancel(ctx)
+		var crew sync.WaitGroup
+		crew.Go(func() { inSQL.keep(working) })
+		crew.Go(func() { r.divide(working) })
+		crew.Go(func() { r.finals(working) })
+		defer crew.Wait()
+		defer rest()
 		for n := 0; n < 100 && time.Now().Before(r.until); n++ {
 			time.Sleep(time.Duration(rng.IntN(300)) * time.Millisecond)
 			all := r.processes()
@@ -30,6 +43,9 @@ func signals(r *round) {
 			}
 			pause := time.Duration(rng.Int64N(int64(2 * lockFor)))
 			k := rng.IntN(10)
+			if p.role == "worker in SQL" {
+				k = rng.IntN(9) // none kills one that is stopped for longer than its lock, and its handler is itself
+			}
 			for _, t := range r.running() {
 				if t.cmd.Process.Pid == p.pid {
 					r.harm(t)
@@ -52,7 +68,84 @@ func signals(r *round) {
 				time.AfterFunc(pause, func() { _ = syscall.Kill(p.pid, syscall.SIGCONT) })
 			}
 		}
+		inSQL.bites()
 	})
+	r.wholeShards()
+	r.allAsked()
+}
+
+// divide changes the number of the first queue's shards like an operator, until ctx ends: another config, and hipq init while
+// workers with the config before go on.
+func (r *round) divide(ctx context.Context) {
+	if r.settings.shards == 1 {
+		return
+	}
+	rng := r.random(7)
+	r.blames = regexp.MustCompile("in this config: run hipq init")
+	for {
+		select {
+		case <-ctx.Done():
+			dbtest.Must(r.run("init", "--yes"))(r.t)
+			return
+		case <-time.After(2*time.Second + time.Duration(rng.IntN(2000))*time.Millisecond):
+		}
+		r.idle.Excuse(time.Now().Add(2 * lockFor))
+		r.settings.shards = 1 + rng.IntN(8)
+		r.configure(r.source)
+		_, err := r.run("init", "--yes")
+		r.heard(err)
+	}
+}
+
+// wholeShards checks the shards of the first queue: their number, and that they share no more than the limit and the rate.
+func (r *round) wholeShards() {
+	var n, share, rate int
+	query := "SELECT COUNT(*), COALESCE(SUM(share), 0), COALESCE(SUM(rate_share), 0) FROM proof_shards WHERE queue = '" + queues[0] + "'"
+	dbtest.OK(r.t, r.db.QueryRow(query).Scan(&n, &share, &rate))
+	if n != r.settings.shards || r.settings.limit > 0 && share > r.settings.limit || r.settings.rate > 0 && rate > r.settings.rate {
+		r.violates("%d shards with %d of the limit and %d of the rate: %+v", n, share, rate, r.settings)
+	}
+}
+
+// finals looks at the final jobs until ctx ends: none may change.
+func (r *round) finals(ctx context.Context) {
+	known := map[string]string{}
+	for ; ctx.Err() == nil; time.Sleep(250 * time.Millisecond) {
+		for _, q := range queues {
+			rows, err := dbtest.Rows(ctx, r.db, "SELECT id, status, error, result, attempt, attempt_token, update_time FROM proof_"+q+" WHERE state = 'final'")
+			if err != nil && ctx.Err() == nil {
+				r.violates("%v", err)
+			}
+			for _, row := range rows {
+				name, now := q+" "+row[0].String, fmt.Sprint(row)
+				if before := known[name]; before != "" && before != now {
+					r.violates("%s was final as %s, and is %s", name, before, now)
+				}
+				known[name] = now
+			}
+		}
+	}
+}
+
+// allAsked checks that retry handlers were asked about each error, but those that a fault ended before they began.
+func (r *round) allAsked() {
+	ended, unasked := 0, []string{}
+	for _, f := range r.faults {
+		if strings.Contains(f.What, " of handler ") {
+			ended++
+		}
+	}
+	for _, j := range dbtest.Must(r.see())(r.t) {
+		for _, e := range j.log {
+			isAbout := func(n note) bool { return n.attempt == e.attempt && n.event == "asked" }
+			if j.jobType == "asked" && e.error != "NONE" && !slices.ContainsFunc(j.notes, isAbout) {
+				unasked = append(unasked, j.String())
+			}
+		}
+	}
+	if len(unasked) > ended {
+		r.violates("%d retry handlers were not asked, and only %d handlers were harmed:\n%s", len(unasked), ended, strings.Join(unasked, "\n"))
+	}
 }
 
 // process is a process of the round.
@@ -69,6 +162,7 @@ func (r *round) processes() (all []process) {
 	for _, dir := range dirs {
 		exe, _ := os.Readlink(filepath.Join(dir, "exe"))
 		argv, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
+		env, _ := os.ReadFile(filepath.Join(dir, "environ"))
 		stat, _ := os.ReadFile(filepath.Join(dir, "stat"))
 		_, rest, _ := strings.Cut(string(stat), ") ")
 		fields := strings.Fields(rest)
@@ -85,6 +179,8 @@ func (r *round) processes() (all []process) {
 			p.role = "worker"
 		case exe == r.bin.hipq && strings.Contains(string(argv), "\x00guard\x00"):
 			p.role = "guard"
+		case exe != r.bin.hipq && exe != r.bin.handler && strings.Contains(string(env), "HIPQ_CONFIG="+r.config+"\x00"):
+			p.role = "worker in SQL"
 		default:
 			continue
 		}

@@ -55,7 +55,13 @@ func (r *round) cron(ctx context.Context, n int) {
 
 // tick starts a process of hipq work. With --json it prints each error, also one that cron would mail again.
 func (r *round) tick(args ...string) *tick {
-	t := &tick{cmd: r.command(append(args, "--json")...), began: time.Now(), ended: make(chan struct{})}
+	return r.hire(r.command(append(args, "--json")...))
+}
+
+// hire starts a worker's process.
+func (r *round) hire(worker *exec.Cmd) *tick {
+	t := &tick{cmd: worker, began: time.Now(), ended: make(chan struct{})}
+	args := worker.Args[1:]
 	t.cmd.Stderr = &t.said
 	t.cmd.Stdout = &t.said
 	wait, err := r.start(t.cmd)
@@ -64,7 +70,7 @@ func (r *round) tick(args ...string) *tick {
 		close(t.ended)
 		return t
 	}
-	if r.idle != nil {
+	if r.idle != nil && worker.Path == r.bin.hipq {
 		r.idle.Hire(t.cmd.Process.Pid, args)
 	}
 	r.mu.Lock()

@@ -40,22 +40,6 @@ func traced(t *testing.T, o traceOptions, argv ...string) (output string, status
 	return out.String(), cmd.ProcessState
 }
 
-// TestTraceSees: each process of a shell script is seen, with its files.
-func TestTraceSees(t *testing.T) {
-	t.Parallel()
-	file := filepath.Join(t.TempDir(), "file")
-	var seen []string
-	out, status := traced(t, traceOptions{Hook: func(c *tracedCall) {
-		if c.Path == file || c.Name == "execve" {
-			seen = append(seen, c.String())
-		}
-	}}, "sh", "-c", `echo a > "$0"; cat "$0"; (exec false) || exit 3`, file)
-	dbtest.Ensure(t, out == "a\n" && status.ExitCode() == 3, "%q, %v", out, status)
-	for _, w := range []string{"openat file by worker", "execve cat by fork", "openat file by handler", "read file by handler"} {
-		dbtest.Ensure(t, slices.Contains(seen, w), "%q is missing in %q", w, seen)
-	}
-}
-
 // TestKillAtEntry: the call at whose entry a process is killed isn't made; that at whose return it is killed is.
 func TestKillAtEntry(t *testing.T) {
 	t.Parallel()

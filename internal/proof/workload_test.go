@@ -59,6 +59,10 @@ func (a ask) data() string {
 // invent makes up a job. Most are short; the others last long enough to lose their worker, or fail.
 func (r *round) invent(rng *rand.Rand, n int) ask {
 	a := ask{queue: queues[rng.IntN(len(queues))], jobType: "plain", key: fmt.Sprintf("job-%06d", n), weight: 1}
+	if r.late && n%30 == 0 {
+		a.Steps = []step{{Do: "late"}, {Do: "fail", MS: 1500}, {Do: "done"}}
+		return a
+	}
 	done, times := step{Do: "done", MS: rng.IntN(30)}, 1+rng.IntN(2)
 	switch p := rng.IntN(100); {
 	case p < 40:

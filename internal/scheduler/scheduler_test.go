@@ -273,29 +273,6 @@ func TestTendOnPool(t *testing.T) {
 	})
 }
 
-func TestMissed(t *testing.T) {
-	each(t, func(s *shop) {
-		missed := func(m schedule.Missed) func(*schedule.Schedule) {
-			return func(o *schedule.Schedule) { o.Missed = m }
-		}
-		// The database was away for an hour, or no worker ran.
-		s.have(of(s.t, "skip", "@every 20m", missed(schedule.Skip)), of(s.t, "latest", "@every 20m"), of(s.t, "all", "@every 20m", missed(schedule.All)))
-		s.begin()
-		s.noWorkerFor(time.Hour)
-		late := s.now().Sub(s.now().Truncate(20 * time.Minute))
-		s.tend()
-		skip := 0
-		if late < schedule.OnTime {
-			skip = 1
-		}
-		s.once("skip", skip)
-		s.once("latest", 1)
-		s.once("all", 3)
-		r := s.row("skip")
-		dbtest.Ensure(s.t, r.NextSlot.After(s.now()), "%+v", r)
-	})
-}
-
 func TestPauseAndResume(t *testing.T) {
 	each(t, func(s *shop) {
 		s.have(of(s.t, "hourly", "@hourly"))

@@ -86,7 +86,6 @@ func TestOrderIsChecked(t *testing.T) {
 
 // A worker continues in the table's new order after that was changed.
 func TestTableOfAnotherOrder(t *testing.T) {
-	undivided(t) // one order over all jobs
 	suite(t, func(s env) {
 		s.add(job.Params{Type: "send", Priority: new(1)}, job.Params{Type: "send", Priority: new(3)}, job.Params{Type: "send", Priority: new(2)})
 		o := options()
@@ -227,7 +226,6 @@ func TestUndecidedOfTypes(t *testing.T) {
 // however many are due.
 func TestManyTypesReadLittle(t *testing.T) {
 	parallel(t)
-	undivided(t) // it counts rows
 	for name, change := range map[string]func(*queue.Options){
 		"plain": func(*queue.Options) {}, "limit": func(o *queue.Options) { o.ThrottleLimit = 1000 },
 	} {

@@ -25,9 +25,6 @@ func (s env) claim(worker, jobType string, n int) store.Done {
 func firsts(t *testing.T, test func(s env, running []*job.Job, heavy int64)) {
 	t.Helper()
 	suites(t, map[string]func(*queue.Options){"one": func(o *queue.Options) { o.ThrottleLimit = 4 }, "eight": inEight(4)}, func(s env) {
-		if s.Shards != 8 {
-			undivided(s.t)
-		}
 		of := func(jobType string, weight int) job.Params {
 			j := job.Params{Type: "send"}
 			if s.Shards > 1 {
@@ -115,7 +112,6 @@ func TestFirstThatIsGone(t *testing.T) {
 
 // A claim that finds it held back by something else than the limit lets other jobs pass.
 func TestFirstBehindItsGroup(t *testing.T) {
-	undivided(t)
 	suiteWith(t, func(o *queue.Options) {
 		o.ThrottleLimit = 3
 		o.ThrottleGroups = &job.ThrottleGroups{By: "data.g", Limits: map[string]int{"a": 3}}
@@ -132,7 +128,6 @@ func TestFirstBehindItsGroup(t *testing.T) {
 
 // Each worker's first job without room, by its types, is noted. When the one before it starts, no job overtakes it.
 func TestSecondIsNotOvertaken(t *testing.T) {
-	undivided(t)
 	suiteWith(t, func(o *queue.Options) { o.ThrottleLimit = 4 }, func(s env) {
 		s.add(job.Params{Type: "send", ThrottleFactor: new(4)})
 		running := s.claim("w", "send", 1).Started

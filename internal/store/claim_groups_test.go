@@ -173,7 +173,6 @@ func TestMoreIsHeld(t *testing.T) {
 func TestManyHeldJobs(t *testing.T) {
 	parallel(t)
 	dbtest.Long(t, "one worker has no races")
-	undivided(t) // it counts statements
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		counted, sent := dbtest.Count(t, dbtest.Open(t, driver, source, "emails"), source)
 		o := options()
@@ -201,28 +200,6 @@ func TestManyHeldJobs(t *testing.T) {
 			equal(t, len(jobs), groups, "started, one of each group")
 		}
 		ensure(t, cost <= 30, "%d statements", cost)
-	})
-}
-
-// A queue whose groups were removed from the config, or have another By, releases its held jobs.
-func TestGroupsMayChange(t *testing.T) {
-	suiteWith(t, byRegion(0, map[string]int{"*": 1}), func(s env) {
-		s.add(inRegion("east", 1), inRegion("east", 1), inRegion("east", 1))
-		s.start("w1", 9)
-		s.wantState(s.nth(2), job.Initial, "throttled", 0)
-
-		o := options()
-		o.ThrottleGroups = &job.ThrottleGroups{By: job.GroupByType, Limits: map[string]int{"send": 2}}
-		byType := openStore(t, s.db, o)
-		// The running job doesn't have its type's group: it counts in no group.
-		equal(t, s.places(byType.start("w2", 9)), []int64{2, 3}, "by type: started")
-		byType.add(job.Params{Type: "send"})
-		byType.start("w2", 9)
-		byType.wantState(s.nth(4), job.Initial, "throttled", 0)
-
-		none := openStore(t, s.db, options())
-		none.upkeep()
-		equal(t, s.places(none.start("w3", 9)), []int64{4}, "without groups: started")
 	})
 }
 
@@ -350,9 +327,6 @@ func groupsAtRandom(t *testing.T, limit int, limits map[string]int, regions []st
 func TestGroupsAtRandom(t *testing.T) {
 	parallel(t)
 	for _, limit := range []int{0, 7} {
-		if limit > 0 {
-			undivided(t) // it would wait for each division
-		}
 		groupsAtRandom(t, limit, map[string]int{"east": 4, "west": 2, "*": 3}, []string{"east", "west", "north", "south"}, 25, 4)
 	}
 }

@@ -26,8 +26,7 @@ import (
 // proceduresSuite runs a test on MariaDB or MySQL with the stored procedures, and a worker w1 registered through them.
 func proceduresSuite(t *testing.T, change func(*queue.Options), f func(s env)) {
 	t.Helper()
-	undivided := func(o *queue.Options) { o.Shards = 1; change(o) }
-	mysqlSuite(t, undivided, func(s env) {
+	mysqlSuite(t, change, func(s env) {
 		must[[]string](t)(s.db.MakeProcedures(t.Context(), []schema.Queue{queue.Options(s.Options).Table()}))
 		s.call("worker_register", "w1", "h", 7, 3600)
 		f(s)

@@ -212,7 +212,6 @@ func TestUndecidedRefuses(t *testing.T) {
 	suite(t, func(s env) {
 		s.exec(insertOf("status, attempt, time_windows", "'undecided', 1, 'x'"))
 		s.exec(insertOf("status, attempt, error", "'undecided', 1, 'boo'"))
-		s.placed()
 		s.hire("w")
 		list := must[[]store.Settled](s.t)(s.core().Undecided(s.t.Context(), s.newRound("w", 5), []string{"send"}))
 		ensure(s.t, len(list) == 1 && list[0].Job.ID == s.nth(2), "to be asked about: %+v", list)
@@ -220,54 +219,11 @@ func TestUndecidedRefuses(t *testing.T) {
 	})
 }
 
-// On SQLite, ordering by an invalid priority, left by manual edits, stops nothing.
-func TestUncheckedRank(t *testing.T) {
-	parallel(t)
-	s := newStore(t, "sqlite", dbtest.SQLite(t), func(*queue.Options) {})
-	for _, priority := range []string{"NULL", "9223372036854775807", "-9223372036854775808"} {
-		s.unchecked("status, priority", "'available', "+priority)
-	}
-	s.placed()
-	good := s.add(job.Params{Type: "send"})
-	equal(t, ids(s.start("w", 3)), []int64{good[0].ID}, "started")
-	for id := range int64(3) {
-		s.wantRefused(id+1, "priority")
-	}
-	equal(t, must[admin.Why](t)(s.Why(t.Context(), good[0].ID, admin.Asker{})).Ahead, 0, "ahead")
-}
-
 // weighty makes a queue refuse jobs without weight.
 func weighty(o *queue.Options) { o.ThrottleLimit, o.RefuseWeightless = 2, true }
 
 func weightless(key string) job.Params {
 	return job.Params{Type: "send", Key: key, ThrottleFactor: new(0)}
-}
-
-func wantWeightless(t *testing.T, what string, err error) {
-	t.Helper()
-	ensure(t, errors.Is(err, job.ErrInvalid) && strings.Contains(err.Error(), "allow_weightless"), "%s: %v", what, err)
-}
-
-// A queue that refuses weightless jobs refuses them from all callers, even from a program that knows only its name.
-func TestEnqueueRefusesWeightless(t *testing.T) {
-	suiteWith(t, weighty, func(s env) {
-		stranger := must[*queue.Queue](t)(queue.New(s.db, queue.Options{Name: "emails"}))
-		s.add(job.Params{Type: "send", Key: "taken"})
-		instead := weightless("taken")
-		instead.OnDuplicate = job.ReplaceDuplicate
-		for name, q := range map[string]*queue.Queue{"its own": s.Queue, "a stranger's": stranger} {
-			_, err := q.Enqueue(t.Context(), weightless(""))
-			wantWeightless(t, name, err)
-			_, err = q.Enqueue(t.Context(), instead)
-			wantWeightless(t, name+", in another's place", err)
-			tx := must[*sql.Tx](t)(s.db.SQL.BeginTx(t.Context(), nil))
-			_, err = q.EnqueueTx(t.Context(), tx, weightless("k"))
-			wantWeightless(t, name+", in a transaction", err)
-			must[any](t)(nil, tx.Rollback())
-		}
-		c := must[admin.Counts](t)(s.Counts(t.Context()))
-		ensure(t, c.Due == 1 && s.get(s.nth(1)).ThrottleFactor == 1, "in are %+v, %+v", c, s.get(s.nth(1)))
-	})
 }
 
 // Ingestion refuses only the weightless rows of plain SQL. A row that leaves its weight to its type has one, whatever the
@@ -302,7 +258,7 @@ func TestWeightlessFromBefore(t *testing.T) {
 		o.ThrottleLimit = 1
 		strict := openStore(t, s.db, o)
 		_, err := strict.Retry(t.Context(), false, failed)
-		wantWeightless(t, "retry", err)
+		ensure(t, errors.Is(err, job.ErrWeightless), "retry: %v", err)
 		got := strict.start("w", 3)
 		ensure(t, len(got) == 2 && got[0].Key == "heavy" && got[1].Key == "due", "started %v", ids(got))
 		openStore(t, s.db, options())

@@ -66,7 +66,6 @@ func (s env) multiply(jobType string, status job.Status, priority, groups, n, ti
 // empty a moment ago.
 func TestRoundReadsLittle(t *testing.T) {
 	parallel(t)
-	undivided(t) // it counts rows
 	for name, change := range map[string]func(*queue.Options){
 		"plain": func(*queue.Options) {}, "limit": func(o *queue.Options) { o.ThrottleLimit = 1000 }, "groups": byRegion(0, map[string]int{"x": 1}),
 		"highest":  func(o *queue.Options) { o.PriorityOrder = job.HighestFirst },
@@ -110,7 +109,6 @@ func TestRoundReadsNothingThatIsHeld(t *testing.T) {
 // "line", has room by the last sum.
 func TestRoundsBesideAwaitingJobs(t *testing.T) {
 	parallel(t)
-	undivided(t) // it counts rows
 	const jobs, room, awaiting = 400, 10, 51_200
 	for name, slots := range map[string]int{"room": room, "line": 2 * room} {
 		t.Run(name, func(t *testing.T) {
@@ -154,7 +152,6 @@ func TestRoundsBesideAwaitingJobs(t *testing.T) {
 // A worker that finds nothing to start reads little beside 4,000 full groups that hold jobs: by the upkeep,
 // and one poll a second or the four of a worker whose jobs wait.
 func TestIdleWorkerBesideFullGroups(t *testing.T) {
-	undivided(t) // it counts rows
 	const groups = 4000
 	mysqlSuite(t, byRegion(0, map[string]int{"*": 1}), func(s env) {
 		var types []string
@@ -281,7 +278,6 @@ func roundsOfTypes(t *testing.T, driver, source string, change func(*queue.Optio
 // A round in a queue with turns checks only in its turn whether it may start jobs.
 func TestRoundAsksOnceWhetherTheQueueIsOpen(t *testing.T) {
 	parallel(t)
-	undivided(t) // it counts statements
 	for name, change := range map[string]func(*queue.Options){
 		"plain": func(*queue.Options) {},
 		"limit": func(o *queue.Options) { o.ThrottleLimit = 1000 },

@@ -307,7 +307,6 @@ func TestRateAfterTheClockWasPutBack(t *testing.T) {
 // A round of a paused queue, or of a dead worker, doesn't scan the whole line to start nothing.
 func TestRoundInVain(t *testing.T) {
 	parallel(t)
-	undivided(t) // it counts statements
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		db := dbtest.Open(t, driver, source, "emails")
 		counted, sent := dbtest.Count(t, db, source)

@@ -1,7 +1,6 @@
 package store_test
 
 import (
-	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -118,44 +117,6 @@ func TestWeightsOverShards(t *testing.T) {
 			s.divided()
 		}
 	})
-}
-
-// However small the limit and the rate, no shard with jobs starves. A shard keeps its share until the next division. Each
-// finished job is replaced, and turns are counted.
-func TestNoShardStarves(t *testing.T) {
-	parallel(t)
-	for name, change := range map[string]func(*queue.Options){
-		"limit": inEight(1), "rate": func(o *queue.Options) { o.Shards, o.Rate = 8, job.Rate{Starts: 1, Per: 30 * time.Millisecond} },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			dbtest.Each(t, func(t *testing.T, driver, source string) {
-				t.Parallel()
-				s := newStore(t, driver, source, change)
-				for shard := range 8 {
-					s.add(s.goingTo(shard, 5, 1)...)
-				}
-				turns, last := make([]int, 8), -1
-				until := time.Now().Add(5 * time.Minute)
-				for slices.Min(turns) < 2 {
-					require(t, !time.Now().After(until), "a shard starves; the turns of each: %v", turns)
-					s.divided()
-					for shard := range 8 {
-						got := s.in(shard, 3).Started
-						s.settle("w", finished, got...)
-						if len(got) == 0 {
-							continue
-						}
-						s.add(s.goingTo(shard, len(got), 1)...)
-						if shard != last {
-							turns[shard]++
-							last = shard
-						}
-					}
-				}
-			})
-		})
-	}
 }
 
 // A client that vanished while it held all turns blocks the queue only as long as the server keeps its session.
@@ -293,23 +254,5 @@ func TestWorkerOfAnotherDivision(t *testing.T) {
 		equal(t, len(other.start("w", 9)), 0, "started beside those that run")
 		s.settle("w", finished, running...) // it still settles its jobs
 		equal(t, len(other.start("w", 9)), 4, "then started")
-	})
-}
-
-// An application's open snapshot sees the old shares and blocks no worker.
-func TestSnapshotOverShards(t *testing.T) {
-	mysqlSuite(t, inEight(8), func(s env) {
-		s.add(s.goingTo(3, 16, 1)...)
-		tx := must[*sql.Tx](t)(s.db.SQL.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}))
-		defer func() { _ = tx.Rollback() }()
-		sum := func() (n int) {
-			must[any](t)(nil, tx.QueryRowContext(t.Context(), "SELECT SUM(share) FROM shop_shards WHERE queue = 'emails'").Scan(&n))
-			return n
-		}
-		before := sum()
-		s.settle("w", finished, s.shared(3, 8, 8)...)
-		s.shared(3, 8, 8)
-		after := sum()
-		ensure(t, before == 8 && after == 8, "the parts sum to %d, then to %d", before, after)
 	})
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"os"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 
@@ -14,28 +13,6 @@ import (
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue/job"
 )
-
-// shardsVar, if set, divides the suite's queues into so many shards, to run all tests with more than one. The suite adds jobs
-// to one of them, because order holds only within a shard, unless throttle groups place them. That shard must get all it
-// needs of the limit. Plain SQL inserts anywhere.
-const shardsVar = "HIPQ_TEST_SHARDS"
-
-func defaultShards(t testing.TB) int {
-	text := os.Getenv(shardsVar)
-	if text == "" {
-		return 0
-	}
-	return dbtest.Must(strconv.Atoi(text))(t)
-}
-
-// inOneShard sends jobs to one shard.
-func inOneShard(jobs []job.Params) []job.Params {
-	jobs = slices.Clone(jobs)
-	for i := range jobs {
-		jobs[i].ShardKey = cmp.Or(jobs[i].ShardKey, "one")
-	}
-	return jobs
-}
 
 // startIn starts jobs of one shard with a round.
 func (s env) startIn(worker string, shard, n int) []*job.Job {
@@ -149,22 +126,6 @@ func (s env) inOrder(done store.Done) store.Done {
 		return cmp.Or(cmp.Compare(a.Priority, b.Priority), a.ScheduledRunTime.Compare(b.ScheduledRunTime), cmp.Compare(a.ID, b.ID))
 	})
 	return done
-}
-
-// placed gives rows that a test inserted itself their places, if they lack them.
-func (s env) placed() {
-	s.t.Helper()
-	if s.Shards > 1 {
-		s.upkeepOf(store.Poll{Misplaced: true})
-	}
-}
-
-// undivided skips a test that needs a single shard: an order over all jobs, or the number of statements of a round.
-func undivided(t *testing.T) {
-	t.Helper()
-	if defaultShards(t) > 0 {
-		t.Skip("with one shard alone")
-	}
 }
 
 func TestMain(m *testing.M) { os.Exit(dbtest.Main(m, "emails")) }

@@ -1,7 +1,6 @@
 package store_test
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -67,7 +66,6 @@ func suite(t *testing.T, f func(s env)) {
 
 func openStore(t *testing.T, db *schema.DB, o queue.Options) env {
 	t.Helper()
-	o.Shards = cmp.Or(o.Shards, defaultShards(t))
 	q := must[*queue.Queue](t)(queue.New(db, o))
 	must[int](t)(admin.Of(q).Reshard(t.Context()))
 	return envOf(t, db, q)
@@ -114,9 +112,6 @@ func equal[T any](t *testing.T, got, want T, about ...any) {
 
 func (s env) add(jobs ...job.Params) []job.Added {
 	s.t.Helper()
-	if defaultShards(s.t) > 0 {
-		jobs = inOneShard(jobs)
-	}
 	return must[[]job.Added](s.t)(s.EnqueueMany(s.t.Context(), jobs))
 }
 

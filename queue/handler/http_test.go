@@ -107,10 +107,6 @@ func TestHTTPOutcome(t *testing.T) {
 		{"no content", 204, [2]string{}, "", job.Outcome{Verdict: job.Finished}},
 		{"a text", 200, [2]string{}, "four 🙂 words\xff\x00\n", job.Outcome{Verdict: job.Finished, Result: "four 🙂 words\uFFFD\uFFFD\n"}},
 		{"JSON", 201, [2]string{}, `{"id":5}`, job.Outcome{Verdict: job.Finished, Result: `{"id":5}`}},
-		{"a reply", 200, [2]string{}, `{"outcome":"finished","result":{"id":5}}`, job.Outcome{Verdict: job.Finished, Result: `{"id":5}`}},
-		{"says failed", 200, [2]string{}, `{"outcome":"failed","error":"no such user"}`, job.Outcome{Verdict: job.Failed, Error: "no such user"}},
-		{"says retry", 200, [2]string{}, `{"outcome":"retry","error":"busy","retry_after":"5m"}`, job.Outcome{Verdict: job.TryAgain, Error: "busy", RetryAfter: 5 * time.Minute}},
-		{"says sent", 200, [2]string{}, `{"outcome":"sent"}`, job.Outcome{Verdict: job.Sent}},
 		{"its own", 200, [2]string{}, `{"id":7,"token":"0198-token","outcome":"finished"}`, job.Outcome{Verdict: job.Finished}},
 		{
 			"another's", 200,

@@ -495,8 +495,8 @@ func TestStreamClose(t *testing.T) {
 	}
 }
 
-// TestStreamStaysSmall: after many jobs and some programs' ends, a stream holds no more memory and no files. For a million
-// jobs see BenchmarkStreamMemory.
+// TestStreamStaysSmall: after many jobs and some programs' ends, a stream holds no more memory and no files. soak of
+// internal/proof lets a worker live for long.
 func TestStreamStaysSmall(t *testing.T) {
 	const rounds, width, n = 5, 4, 2000
 	s := shStream(t, "exec '"+os.Args[0]+"' echo")

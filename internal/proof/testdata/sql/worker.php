@@ -11,8 +11,8 @@ stream_set_write_buffer($ledger, 0);
 
 function note(array $job, string $event): void
 {
-    $now = (int) (microtime(true) * 1e9);
-    fwrite($GLOBALS['ledger'], "\n$event {$job['queue']} {$job['id']} {$job['attempt']} {$job['token']} ".getmypid()." $now .");
+    $now = hrtime(true); // the handler's clock too, unless the machine was suspended
+    fwrite($GLOBALS['ledger'], "\n$event {$job['queue']} {$job['id']} {$job['attempt']} {$job['token']} ".getmypid().' '.posix_getppid()." $now .");
 }
 
 /** Takes its time between grab and start now and then, to be killed there. */
@@ -34,9 +34,9 @@ final class Crew extends Worker
 
     public function __construct(string $queue, int $lockSeconds, float $seconds)
     {
-        $types = ['steady', 'brief', 'fragile', 'asked', 'sent'];
-        parent::__construct(connect(...), $queue, array_fill_keys($types, $this->do(...)), 'crash', $lockSeconds, 3);
-        $this->hipq = new Dawdler(connect(...), 'crash', 60);
+        $types = ['plain', 'brief', 'fragile', 'asked', 'sent'];
+        parent::__construct(connect(...), $queue, array_fill_keys($types, $this->do(...)), 'proof', $lockSeconds, 3);
+        $this->hipq = new Dawdler(connect(...), 'proof', 60);
         $this->end = microtime(true) + $seconds;
     }
 
@@ -61,16 +61,18 @@ final class Crew extends Worker
             usleep((int) (min($left, 0.005) * 1e6));
             note($job, 'beat');
         }
-        match ($step['do']) {
-            'exit65' => throw new Last('exit status 65: as asked'),
-            'exit1' => throw new Exception('exit status 1: as asked'),
-            'crash' => throw new Later('killed by signal 9 (SIGKILL), as it were', '1s'),
-            default => null,
-        };
+        if ($step['do'] === 'crash') {
+            throw new Later('killed by signal 9 (SIGKILL), as it were', '1s');
+        }
         while ($step['do'] === 'hang') {
             usleep(100_000);
         }
-        note($job, 'done');
+        note($job, $step['do']);
+        match ($step['do']) {
+            'fatal' => throw new Last('failed for good on purpose'),
+            'fail' => throw new Exception('failed on purpose'),
+            default => null,
+        };
         if ($step['do'] === 'late') {
             $this->beLate($job);
         }
@@ -80,8 +82,7 @@ final class Crew extends Worker
     private function beLate(array $job): void
     {
         $this->late = true;
-        note($job, 'late');
-        $look = connect(60)->prepare("SELECT state, attempt FROM crash_{$this->queue} WHERE id = ?");
+        $look = connect(60)->prepare("SELECT state, attempt FROM proof_{$this->queue} WHERE id = ?");
         do {
             usleep(10_000);
             $look->execute([$job['id']]);

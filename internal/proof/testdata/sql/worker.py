@@ -19,7 +19,8 @@ ledger = os.open(ledger, os.O_WRONLY | os.O_APPEND)
 
 
 def note(job, event):
-    line = f"\n{event} {job['queue']} {job['id']} {job['attempt']} {job['token']} {os.getpid()} {time.time_ns()} ."
+    now = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    line = f"\n{event} {job['queue']} {job['id']} {job['attempt']} {job['token']} {os.getpid()} {os.getppid()} {now} ."
     os.write(ledger, line.encode())
 
 
@@ -54,26 +55,25 @@ class Crew(worker.Worker):
             time.sleep(min(left, 0.005))
             note(job, "beat")
         do = step["do"]
-        if do == "exit65":
-            raise worker.Final("exit status 65: as asked")
-        if do == "exit1":
-            raise Exception("exit status 1: as asked")
         if do == "crash":
             raise worker.Later("killed by signal 9 (SIGKILL), as it were", "1s")
         while do == "hang":
             time.sleep(0.1)
-        note(job, "done")
+        note(job, do)
+        if do == "fatal":
+            raise worker.Final("failed for good on purpose")
+        if do == "fail":
+            raise Exception("failed on purpose")
         if do == "late":
             self.be_late(job)
 
     def be_late(self, job):
         """Comes back, without a heartbeat meanwhile, when another runs the job."""
         self.late = True
-        note(job, "late")
         db = worker.connect(60)
         with db.cursor() as cursor:
             while True:
-                cursor.execute(f"SELECT state, attempt FROM crash_{queue} WHERE id = %s", job["id"])
+                cursor.execute(f"SELECT state, attempt FROM proof_{queue} WHERE id = %s", job["id"])
                 state, attempt = cursor.fetchone()
                 if attempt > job["attempt"]:
                     break
@@ -82,6 +82,6 @@ class Crew(worker.Worker):
         self.late = False
 
 
-crew = Crew(worker.connect, queue, {}, "crash", int(lock_seconds), grab=3)
-crew.handlers = dict.fromkeys(("steady", "brief", "fragile", "asked", "sent"), crew.do)
+crew = Crew(worker.connect, queue, {}, "proof", int(lock_seconds), grab=3)
+crew.handlers = dict.fromkeys(("plain", "brief", "fragile", "asked", "sent"), crew.do)
 crew.work()
