@@ -33,7 +33,7 @@ func layout(t *testing.T, db *schema.DB) map[string]string {
 
 // TestMigrateWaits: a migration says what it waits for, and holds up no insert meanwhile.
 func TestMigrateWaits(t *testing.T) {
-	source, queues := dbtest.MySQL(t), []schema.Queue{{Name: "emails"}}
+	source, queues := dbtest.OneServer(t), []schema.Queue{{Name: "emails"}}
 	migrate(t, dbtest.Open(t, "mysql", source), queues...)
 	said := make(chan error, 10)
 	db := opened(t, schema.Options{Driver: "mysql", DSN: source, Warn: func(err error) { said <- err }})

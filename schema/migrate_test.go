@@ -108,7 +108,7 @@ func TestMigrateGivenUp(t *testing.T) {
 // TestMigrateTakesLong: a migration may take longer than a server may otherwise be silent.
 func TestMigrateTakesLong(t *testing.T) {
 	t.Parallel()
-	source := dbtest.MySQL(t)
+	source := dbtest.OneServer(t)
 	dbtest.Open(t, "mysql", source, "emails")
 	db := opened(t, schema.Options{Driver: "mysql", DSN: source})
 	reader := dbtest.Must(db.SQL.BeginTx(t.Context(), nil))(t) // the change waits for it

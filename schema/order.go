@@ -124,7 +124,7 @@ var signs = map[Order]int{OrderLowest: 1, OrderHighest: -1, OrderSchedule: 0, Or
 const reorderBatch = 500 // jobs a statement
 
 // reorder changes the order of a queue's table while others use it. New rows are in the new order at once; then the live ones get
-// their new ranks, few at a time. A final row keeps its rank, because nobody claims it. It may be interrupted and repeated.
+// their new ranks, few at a time. A final row keeps its rank, because no worker claims it. It may be interrupted and repeated.
 func (m migration) reorder(ctx context.Context, u unit) error {
 	table, sign := u.tables[0], signs[u.order]
 	note := func(o Order) string {

@@ -92,7 +92,7 @@ func TestMigrateChangesTheOrder(t *testing.T) {
 }
 
 // TestOrderChangesBesideOthers: while a table's order changes, it may be used with both, and new rows have the new one. An interrupted
-// change is made complete, or undone. Nobody claims final rows: they keep their ranks.
+// change is made complete, or undone. Final rows keep their ranks, because no worker claims them.
 func TestOrderChangesBesideOthers(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		db := dbtest.Open(t, driver, source, "emails")
@@ -145,7 +145,7 @@ func TestOrderChangesBesideOthers(t *testing.T) {
 
 // TestOrderWaitsForARow: a change of order waits for a row that a transaction holds, and keeps no others from the table meanwhile.
 func TestOrderWaitsForARow(t *testing.T) {
-	source := dbtest.MySQL(t)
+	source := dbtest.OneServer(t)
 	app := dbtest.Open(t, "mysql", source, "emails")
 	said := make(chan error, 10)
 	db := opened(t, schema.Options{Driver: "mysql", DSN: source, Warn: func(err error) { said <- err }})
