@@ -31,7 +31,7 @@ const timeout = 30 * time.Second
 // OneServer is MySQL, but it skips the test on a Galera cluster: there an ALTER ends the transactions in its way, and waits for none.
 func OneServer(t testing.TB) string {
 	t.Helper()
-	if os.Getenv("HIPQ_TEST_GALERA_DSNS") != "" {
+	if os.Getenv(galeraVar) != "" {
 		t.Skip("a cluster's ALTER waits for no transaction")
 	}
 	return MySQL(t)
