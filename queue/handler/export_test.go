@@ -11,6 +11,13 @@ import (
 // SetPing sets how long an HTTP/2 connection may be silent.
 func (h *HTTP) SetPing(after time.Duration) { h.ping = after }
 
+// Waiting is how many jobs wait for a program.
+func (s *Stream) Waiting() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.line)
+}
+
 // ParseDecision parses the last line of a retry handler's output.
 var ParseDecision = parseDecision
 

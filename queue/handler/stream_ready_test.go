@@ -132,14 +132,22 @@ func TestStreamAhead(t *testing.T) {
 // TestStreamInOrder: jobs that wait for a program get it in the order in which they came.
 func TestStreamInOrder(t *testing.T) {
 	t.Parallel()
-	s := shStream(t, `n=0; while read -r line; do n=$((n + 1)); [ $n -gt 1 ] || sleep 2; id=${line#*:}; id=${id%%,*}
+	first, all := filepath.Join(t.TempDir(), "first"), filepath.Join(t.TempDir(), "all")
+	s := shStream(t, `n=0; while read -r line; do n=$((n + 1)); >`+first+`; until [ -e `+all+` ]; do sleep 0.05; done; id=${line#*:}; id=${id%%,*}
 		echo "{\"id\":$id,\"outcome\":\"finished\",\"result\":$n}"; done`)
-	var jobs []*job.Job
-	for id := range int64(30) {
-		jobs = append(jobs, jobOf(id+1, task{}))
+	const jobs = 30
+	var places [jobs]string
+	var running sync.WaitGroup
+	for i := range jobs {
+		running.Go(func() { places[i] = s.Handle(t.Context(), jobOf(int64(i+1), task{})).Result })
+		for _, err := os.Stat(first); err != nil || s.Waiting() != i; _, err = os.Stat(first) {
+			time.Sleep(time.Millisecond)
+		}
 	}
-	for i, o := range outcomes(t, s, jobs...) {
-		dbtest.Ensure(t, o.Result == strconv.Itoa(i+1), "job %d got the program in place %s: %+v", i+1, o.Result, o)
+	dbtest.OK(t, os.WriteFile(all, nil, 0o600))
+	running.Wait()
+	for i, place := range places {
+		dbtest.Same(t, place, strconv.Itoa(i+1), "the place of job", i+1)
 	}
 }
 

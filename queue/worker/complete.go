@@ -148,7 +148,10 @@ func (q Queue) withMiddleware(around []handler.Middleware) (Queue, error) {
 	handlers := make(map[string]handler.Handler, len(q.Handlers))
 	q.streams = map[string]stream{}
 	for name, h := range q.Handlers {
-		if of, ok := h.(stream); ok && reflect.TypeOf(h).Comparable() {
+		if of, ok := h.(stream); ok {
+			if !reflect.TypeOf(h).Comparable() {
+				of = &struct{ stream }{of}
+			}
 			q.streams[name] = of
 		}
 		for _, m := range slices.Backward(around) {
