@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -166,7 +167,12 @@ func TestOrderWaitsForARow(t *testing.T) {
 	}
 	hold("START TRANSACTION")
 	hold("SELECT 1 FROM shop_emails WHERE id = 2 FOR UPDATE")
-	dbtest.Ensure(t, errors.Is(<-said, schema.ErrHeld), "it waits without a word")
+	select {
+	case err := <-said:
+		dbtest.Ensure(t, errors.Is(err, schema.ErrHeld), "it says %v", err)
+	case <-time.After(20 * time.Second): // the server's own wait is longer
+		t.Error("it waits without a word")
+	}
 	dbtest.Exec(t, app.SQL, "INSERT INTO shop_emails (job_type) VALUES ('c')")
 	hold("ROLLBACK")
 	_ = holder.Close()

@@ -147,7 +147,7 @@ func TestStreamInOrder(t *testing.T) {
 	dbtest.OK(t, os.WriteFile(all, nil, 0o600))
 	running.Wait()
 	for i, place := range places {
-		dbtest.Same(t, place, strconv.Itoa(i+1), "the place of job", i+1)
+		dbtest.Same(t, place, strconv.Itoa(i+1), "the place of job %d", i+1)
 	}
 }
 
