@@ -98,7 +98,7 @@ func (q *Queue) Poll(ctx context.Context, types Types) (l Poll, err error) {
 	}
 	waits := heldOfTypes > 0 || held == heldMost || l.Due && q.TakesTurns()
 	if l.RoomMayCome = waits && running > 0 && !paused; waits && !l.RoomMayCome && !paused {
-		if l.RoomMayCome, err = q.isAskedFor(ctx, ofTypes, names); err != nil {
+		if l.RoomMayCome, err = q.otherMayStart(ctx, ofTypes, names); err != nil {
 			return Poll{}, err
 		}
 	}
@@ -123,15 +123,17 @@ func (q *Queue) stillAgrees(there queueRecord) error {
 	return nil
 }
 
-// isAskedFor says whether a job in line is another worker's, who starts it as soon as it has room.
-func (q *Queue) isAskedFor(ctx context.Context, ofTypes string, args []any) (bool, error) {
+// otherMayStart says whether a job in line is another worker's, who starts it as soon as it has room, or has started one since
+// the caller's look.
+func (q *Queue) otherMayStart(ctx context.Context, ofTypes string, args []any) (is bool, err error) {
 	var now, asked engine.Time
-	query := "SELECT " + q.db.SQL.TimeText(q.db.SQL.NowSQL) + ", " + q.db.SQL.TimeText("MAX(asked_time)") + " FROM " + q.table + " " + q.ClaimIndex() +
+	query := "SELECT " + q.db.SQL.TimeText(q.db.SQL.NowSQL) + ", " + q.db.SQL.TimeText("MAX(asked_time)") +
+		", EXISTS (SELECT 1 FROM " + q.table + " " + q.ClaimIndex() + " WHERE " + schema.Runs + ") FROM " + q.table + " " + q.ClaimIndex() +
 		" WHERE status = 'throttled' AND" + q.inShards() + " AND part = 'line' AND NOT (" + ofTypes + ")"
-	if err := q.db.SQL.Read(ctx, engine.Query{SQL: query, Args: args, Scan: engine.Row(&now, &asked)}); err != nil {
+	if err := q.db.SQL.Read(ctx, engine.Query{SQL: query, Args: args, Scan: engine.Row(&now, &asked, &is)}); err != nil {
 		return false, fmt.Errorf("look at the line of %s: %w", q.Name, err)
 	}
-	return now.Sub(asked.Time).Abs() < claim.AskLasts, nil
+	return is || now.Sub(asked.Time).Abs() < claim.AskLasts, nil
 }
 
 // heldMost is among how many held jobs a poll looks for its types. If all are others', it assumes that more follow.

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
@@ -177,5 +179,38 @@ func TestWaitOutlastsTheDatabase(t *testing.T) {
 		p := dbtest.NewProxy(t)
 		s := openStore(t, dbtest.Open(t, "mysql", p.Source, "emails"), options())
 		away(s, p.Cut, p.Mend)
+	})
+}
+
+// TestPollSeesAJobMoveOn: another worker's job is first in line, or runs: whenever a poll looks, room may come.
+func TestPollSeesAJobMoveOn(t *testing.T) {
+	parallel(t)
+	suiteWith(t, func(o *queue.Options) { o.ThrottleLimit = 1 }, func(s env) {
+		s.add(job.Params{Type: "other"}, job.Params{Type: "send"})
+		lined, runs := "status = 'throttled', asked_time = "+s.db.SQL.NowSQL, "status = 'running', asked_time = NULL"
+		move := func(set string) error {
+			_, err := s.db.SQL.ExecContext(t.Context(), "UPDATE shop_emails SET "+set+" WHERE job_type = 'other'")
+			return err
+		}
+		must[any](s.t)(nil, move(lined))
+		moves := make(chan error)
+		over, stop := context.WithCancel(t.Context())
+		go func() {
+			var err error
+			for err == nil && over.Err() == nil {
+				err = cmp.Or(move(runs), move(lined))
+			}
+			moves <- err
+		}()
+		missed := 0
+		for range 500 {
+			found := must[store.Poll](s.t)(s.core().Poll(t.Context(), store.Types{"send"}))
+			if found.Due && !found.RoomMayCome {
+				missed++
+			}
+		}
+		stop()
+		must[any](s.t)(nil, <-moves)
+		require(s.t, missed == 0, "%d of 500 polls say that no room may come", missed)
 	})
 }
