@@ -113,8 +113,11 @@ func (r *round) finals(ctx context.Context) {
 	for ; ctx.Err() == nil; time.Sleep(250 * time.Millisecond) {
 		for _, q := range queues {
 			rows, err := dbtest.Rows(ctx, r.db, "SELECT id, status, error, result, attempt, attempt_token, update_time FROM proof_"+q+" WHERE state = 'final'")
-			if err != nil && ctx.Err() == nil {
-				r.violates("%v", err)
+			if err != nil {
+				if ctx.Err() == nil {
+					r.violates("%v", err)
+				}
+				return
 			}
 			for _, row := range rows {
 				name, now := q+" "+row[0].String, fmt.Sprint(row)

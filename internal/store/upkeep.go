@@ -97,16 +97,17 @@ func (q *Queue) Poll(ctx context.Context, types Types) (l Poll, err error) {
 		l.Due = l.Due || l.Shards[i]
 	}
 	waits := heldOfTypes > 0 || held == heldMost || l.Due && q.TakesTurns()
-	if l.RoomMayCome = waits && running > 0 && !paused; waits && !l.RoomMayCome && !paused {
-		if l.RoomMayCome, err = q.otherMayStart(ctx, ofTypes, names); err != nil {
-			return Poll{}, err
-		}
-	}
+	l.RoomMayCome = waits && running > 0 && !paused
 	l.Overlooked = held > 0 && q.overlooked.isDue()
 	if q.isShared() && l.Due {
 		var short, room bool
-		short, l.Dividing, room, err = q.shards().look(ctx)
+		if short, l.Dividing, room, err = q.shards().look(ctx); err != nil {
+			return Poll{}, err
+		}
 		l.RoomMayCome = l.RoomMayCome || short && room
+	}
+	if waits && !l.RoomMayCome && !paused { // last, so that it sees who has taken the room since
+		l.RoomMayCome, err = q.otherMayStart(ctx, ofTypes, names)
 	}
 	return l, err
 }
