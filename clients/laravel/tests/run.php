@@ -140,7 +140,7 @@ if (in_array('sqlite', $stages, true)) {
 }
 
 if (in_array('bench', $stages, true)) {
-    $jobs = (int) (getenv('JOBS') ?: 2000);
+    $jobs = (int) (getenv('JOBS') ?: 6000);
     foreach ([1, 4] as $processes) {
         foreach (['database', 'hipq', 'hipq, 7 ahead'] as $way) {
             [$driver] = explode(',', $way);
