@@ -101,7 +101,7 @@ func Open(ctx context.Context, db *schema.DB, o Options) (*Queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := db.CheckOnce(ctx, []schema.Queue{o.Table()}); err != nil {
+	if err := db.Check(ctx, []schema.Queue{o.Table()}); err != nil {
 		if _, remedy := schema.Diagnose(err); remedy != "" {
 			err = fmt.Errorf("%w; %s", err, remedy)
 		}

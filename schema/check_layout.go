@@ -9,7 +9,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -45,7 +44,6 @@ func (db *DB) check(ctx context.Context, units []unit, look look) error {
 		if err != nil {
 			err = cmp.Or(db.denied(ctx, u, owners, there), err)
 		}
-		db.noteFit(u, err == nil)
 		trouble, _ := Diagnose(err)
 		switch {
 		case err == nil:
@@ -77,32 +75,6 @@ func (db *DB) HighIDs(ctx context.Context, tables ...string) (high []string, err
 func SayHighIDs(tables []string) (what, remedy string) {
 	return "the next id of " + strings.Join(tables, ", ") + " is in the upper half of all possible ids: it was set by hand",
 		`docs/reference/schema.md, "The highest id", has the remedy`
-}
-
-// CheckOnce is Check, except for what Check or Migrate found fit in the last minute. So starting several things at once
-// costs one check, and a long-running program still notices an upgrade.
-func (db *DB) CheckOnce(ctx context.Context, queues []Queue) error {
-	units, err := db.units(queues)
-	if err != nil || !slices.ContainsFunc(units, func(u unit) bool { return !db.isFit(u) }) {
-		return err
-	}
-	return db.check(ctx, units, db.probe)
-}
-
-// fitFor is how long a passed check counts.
-const fitFor = time.Minute
-
-// noteFit records that a unit is fit, or that it isn't.
-func (db *DB) noteFit(u unit, is bool) {
-	db.fit.Delete(Queue{u.queue, u.order})
-	if is {
-		db.fit.Store(Queue{u.queue, u.order}, time.Now())
-	}
-}
-
-func (db *DB) isFit(u unit) bool {
-	at, known := db.fit.Load(Queue{u.queue, u.order})
-	return known && time.Since(at.(time.Time)) < fitFor
 }
 
 // Tables returns the tables of the instance and of these queues.

@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/files"
@@ -69,8 +68,6 @@ type DB struct {
 	// SQL is the database itself: transactions, queries, and the differences between the engines.
 	SQL  *engine.DB
 	warn func(error)
-	// fit holds when each unit last passed a check, by Queue. The instance counts as one.
-	fit *sync.Map
 	// nodes is the number of Options.Nodes; 0 if there are none.
 	nodes int
 }
@@ -91,7 +88,7 @@ func Open(ctx context.Context, o Options, names Names) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
-	return &DB{SQL: db, Names: names, warn: o.Warn, fit: &sync.Map{}, nodes: len(o.Nodes)}, nil
+	return &DB{SQL: db, Names: names, warn: o.Warn, nodes: len(o.Nodes)}, nil
 }
 
 // Close closes the connections that Open made; later calls return errors. After FromPool it leaves the application's
@@ -119,5 +116,5 @@ func unopened(driver string, names Names) *DB {
 	if driver == engine.MySQL.Engine {
 		d = engine.MySQL
 	}
-	return &DB{SQL: &engine.DB{Dialect: d}, Names: names, fit: &sync.Map{}}
+	return &DB{SQL: &engine.DB{Dialect: d}, Names: names}
 }

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
-	"time"
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/jmoiron/sqlx"
@@ -47,14 +46,6 @@ func AddStep(t testing.TB, kind, text string) {
 	}
 	stepFiles = more
 	t.Cleanup(func() { stepFiles = before })
-}
-
-// Age makes passed checks older.
-func (db *DB) Age(d time.Duration) {
-	db.fit.Range(func(u, at any) bool {
-		db.fit.Store(u, at.(time.Time).Add(-d))
-		return true
-	})
 }
 
 // Addresses are the servers of a DSN.

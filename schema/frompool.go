@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 
 	"github.com/go-sql-driver/mysql"
 	"modernc.org/sqlite"
@@ -48,7 +47,7 @@ func FromPool(ctx context.Context, pool *sql.DB, names Names) (*DB, error) {
 		return nil, fmt.Errorf("%w: the application's pool is of %T; hipq knows go-sql-driver/mysql and modernc.org/sqlite", ErrConfig, d)
 	}
 	if err == nil {
-		return &DB{SQL: db, Names: names, fit: &sync.Map{}}, nil
+		return &DB{SQL: db, Names: names}, nil
 	}
 	if errors.Is(err, engine.ErrNotPlain) {
 		err = fmt.Errorf("%w: the application's pool: %w", ErrConfig, err)

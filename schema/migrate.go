@@ -154,7 +154,6 @@ func (db *DB) Migrate(ctx context.Context, queues []Queue) (changed []string, er
 			return nil, err
 		}
 		changed = append(changed, done...)
-		db.noteFit(u, true)
 	}
 	return changed, nil
 }

@@ -75,22 +75,6 @@ func versions(t *testing.T, db *schema.DB) map[string]int {
 	return of
 }
 
-// TestCheckOnce: a long-running program notices that another hipq has migrated the tables.
-func TestCheckOnce(t *testing.T) {
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		queues := []schema.Queue{{Name: "emails"}}
-		db := dbtest.Open(t, driver, source, "emails")
-		dbtest.OK(t, db.CheckOnce(t.Context(), queues))
-		dbtest.Exec(t, db.SQL, "UPDATE hipq_tables SET version = version + 100")
-		dbtest.Same(t, db.CheckOnce(t.Context(), queues), nil, "at once")
-		db.Age(time.Minute)
-		for range 2 { // the error is not cached either
-			err := db.CheckOnce(t.Context(), queues)
-			dbtest.Ensure(t, errors.Is(err, schema.ErrNewer), "a minute later: %v", err)
-		}
-	})
-}
-
 // TestMigrateGivenUp: a caller that gives up at the last moment leaves no open transaction in the pool.
 func TestMigrateGivenUp(t *testing.T) {
 	db := dbtest.Open(t, "sqlite", dbtest.SQLite(t), "emails")

@@ -121,7 +121,7 @@ func Run(ctx context.Context, p Params) (Summary, error) {
 
 // begins checks the tables and registers the queues. It leaves out queues whose table is unfit.
 func (w *worker) begins(ctx context.Context) error {
-	err := w.db.CheckOnce(ctx, w.tables())
+	err := w.db.Check(ctx, w.tables())
 	unfit, ok := errors.AsType[schema.QueueErrors](err)
 	if err != nil && !ok {
 		return err
