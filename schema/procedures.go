@@ -25,22 +25,21 @@ var Procedures = []string{
 // Operating are those of Procedures that look at jobs and change them from outside, as commands do.
 var Operating = Procedures[11:]
 
-// procedure is a stored procedure. Its comment names its owner, and has a fingerprint of its text.
-type procedure struct {
-	name, owner, fingerprint, create string
-	// base is its name in Procedures; empty for helpers and for procedures of one queue.
+// object is a stored procedure or a view. Its mark, in a procedure's comment or a view's text, names the owner and has a
+// fingerprint of the text.
+type object struct {
+	name, owner, mark, create string
+	// base is a procedure's name in Procedures; empty for helpers and for procedures of one queue.
 	base string
-	// definer means that it runs with the rights of its creator, not of its caller.
+	// definer means that a procedure runs with the rights of its creator, not of its caller.
 	definer bool
 }
-
-func (p procedure) comment() string { return p.owner + ", " + p.fingerprint }
 
 // Procedure is the name in the instance of one of Procedures.
 func (n Names) Procedure(name string) string { return n.table(n.instance, name) }
 
 // procedures are those of the instance and of these queues, in the order of their creation.
-func (db *DB) procedures(queues []Queue) ([]procedure, error) {
+func (db *DB) procedures(queues []Queue) ([]object, error) {
 	if db.SQL.Engine != engine.MySQL.Engine {
 		return nil, nil
 	}
@@ -48,7 +47,7 @@ func (db *DB) procedures(queues []Queue) ([]procedure, error) {
 	if err != nil {
 		return nil, err
 	}
-	var list []procedure
+	var list []object
 	for _, u := range units {
 		files, _ := fs.Glob(sqlFiles, db.SQL.SQLDir+"/procedures/"+u.kind+"/*.sql") // sorted
 		for _, file := range files {
@@ -76,7 +75,7 @@ func nameOf(table, base string) string {
 }
 
 // ofQueue makes a procedure of the instance for one queue: the right to call it is a right to that queue only.
-func (db *DB) ofQueue(u unit, all procedure) procedure {
+func (db *DB) ofQueue(u unit, all object) object {
 	_, params, _ := strings.Cut(all.create, all.name+"(")
 	params, _, _ = strings.Cut(params, ")\n")
 	var own, args []string
@@ -89,32 +88,32 @@ func (db *DB) ofQueue(u unit, all procedure) procedure {
 		}
 		args = append(args, name)
 	}
-	p := procedure{name: nameOf(u.tables[0], all.base), owner: db.ownerOf(u), definer: true}
+	p := object{name: nameOf(u.tables[0], all.base), owner: db.ownerOf(u), definer: true}
 	p.fill("CREATE PROCEDURE " + p.name + "(" + strings.Join(own, ", ") + ")\n{traits}\nCALL " + all.name + "(" + strings.Join(args, ", ") + ")")
 	return p
 }
 
-// ownerOf starts the comment of a unit's procedures.
+// ownerOf starts the marks of a unit's procedures and views.
 func (db *DB) ownerOf(u unit) string {
-	return "hipq: " + owner{instance: db.instance, queue: u.queue}.String()
+	return "hipq: " + owner{instance: db.instance, queue: u.queue}.String() + ", "
 }
 
 // fill sets the text, in which {traits} stands for the common characteristics.
-func (p *procedure) fill(create string) {
-	p.fingerprint = fingerprint(create)
+func (p *object) fill(create string) {
+	p.mark = p.owner + fingerprint(create)
 	// The procedures that applications call run with the rights of init's user, and so do their helpers.
 	security := "INVOKER"
 	if p.definer {
 		security = "DEFINER"
 	}
-	traits := "SQL SECURITY " + security + " MODIFIES SQL DATA COMMENT '" + p.comment() + "'"
+	traits := "SQL SECURITY " + security + " MODIFIES SQL DATA COMMENT '" + p.mark + "'"
 	p.create = strings.TrimSpace(strings.Replace(create, "{traits}", traits, 1))
 }
 
 func fingerprint(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text)))[:16] }
 
-func (db *DB) procedure(u unit, file string) procedure {
-	base, helpers, p := strings.TrimSuffix(path.Base(file), ".sql"), db.Procedure("job"), procedure{owner: db.ownerOf(u)}
+func (db *DB) procedure(u unit, file string) object {
+	base, helpers, p := strings.TrimSuffix(path.Base(file), ".sql"), db.Procedure("job"), object{owner: db.ownerOf(u)}
 	switch {
 	case u.kind == queueKind:
 		p.name = u.tables[0] + "$" + base

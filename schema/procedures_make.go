@@ -21,51 +21,56 @@ var ErrNoProcedures = errors.New("the stored procedures are left out")
 // procedure drops its rights, and this user could not restore them.
 var ErrRightsLost = errors.New("grant the rights to call the stored procedures again")
 
-// stored is a procedure in the database. Its definer is the user that created it.
-type stored struct{ Name, Comment, Definer string }
+// stored is a procedure or a view in the database. Text has its mark; that of a view is empty without the right to read it.
+// Definer is the user that created it.
+type stored struct{ Name, Text, Definer string }
 
-// there returns the procedures that exist and that this user can see, by name.
-func (db *DB) there(ctx context.Context, list []procedure) (map[string]stored, error) {
-	names := texts.Map(list, func(p procedure) any { return p.name })
+// outdated returns the procedures, or the views, that are missing, of another version, or unusable, as without their definer. It
+// refuses one that is not hipq's. there are those that exist and that this user can see, by name.
+func (db *DB) outdated(ctx context.Context, what string, list []object) (outdated []object, there map[string]stored, err error) {
+	query := "SELECT name, sql AS text, '' AS definer FROM sqlite_master WHERE type IN ('view', 'table') AND name IN "
+	switch {
+	case what == procedureKind:
+		query = "SELECT routine_name AS name, routine_comment AS text, definer AS definer FROM information_schema.routines" +
+			" WHERE routine_schema = DATABASE() AND routine_type = 'PROCEDURE' AND routine_name IN "
+	case db.SQL.Engine == engine.MySQL.Engine:
+		query = "SELECT table_name AS name, view_definition AS text, definer AS definer FROM information_schema.views WHERE table_schema = DATABASE() AND table_name IN "
+	}
 	var rows []stored
-	const query = "SELECT routine_name AS name, routine_comment AS comment, definer AS definer FROM information_schema.routines" +
-		" WHERE routine_schema = DATABASE() AND routine_type = 'PROCEDURE' AND routine_name IN "
+	names := texts.Map(list, func(o object) any { return o.name })
 	if err := db.SQL.SelectContext(ctx, &rows, query+engine.In(len(names)), names...); err != nil {
-		return nil, fmt.Errorf("look for the stored procedures: %w", err)
+		return nil, nil, fmt.Errorf("look for the %ss: %w", what, err)
 	}
-	found := map[string]stored{}
+	there = map[string]stored{}
 	for _, r := range rows {
-		found[strings.ToLower(r.Name)] = r
-	}
-	return found, nil
-}
-
-// outdated returns the procedures that are missing, of another version, or whose definer is gone or lacks rights. It
-// refuses a procedure that is not hipq's.
-func (db *DB) outdated(ctx context.Context, list []procedure) (outdated []procedure, there map[string]stored, err error) {
-	if there, err = db.there(ctx, list); err != nil {
-		return nil, nil, err
+		there[strings.ToLower(r.Name)] = r
 	}
 	orphaned := map[string]bool{} // by definer
-	for _, p := range list {
-		old, ok := there[p.name]
-		if ok && !strings.HasPrefix(old.Comment, p.owner+", ") {
-			return nil, nil, fmt.Errorf("%w: the procedure %s does not belong to this instance (its comment is %.80q); drop it, or choose another name",
-				ErrTableTaken, p.name, old.Comment)
+	for _, o := range list {
+		old, ok := there[o.name]
+		if ok && !strings.Contains(old.Text, o.owner) && (what == procedureKind || old.Text != "") {
+			return nil, nil, fmt.Errorf("%w: the %s %s does not belong to this instance (its text is %.80q); drop it, or choose another name", ErrTableTaken, what, o.name, old.Text)
 		}
-		if _, asked := orphaned[old.Definer]; ok && p.definer && !asked {
-			orphaned[old.Definer] = db.isOrphan(ctx, p, old.Definer)
+		usable := ok && strings.Contains(old.Text, o.mark)
+		switch _, asked := orphaned[old.Definer]; {
+		case usable && what == viewKind:
+			usable = !db.isBroken(ctx, o.name)
+		case usable && o.definer && !asked:
+			orphaned[old.Definer] = db.isOrphan(ctx, o, old.Definer)
 		}
-		if !ok || old.Comment != p.comment() || p.definer && orphaned[old.Definer] {
-			outdated = append(outdated, p)
+		if !usable || o.definer && orphaned[old.Definer] {
+			outdated = append(outdated, o)
 		}
 	}
 	return outdated, there, nil
 }
 
+// What errors call the objects.
+const procedureKind, viewKind = "stored procedure", "view"
+
 // isOrphan reports whether a procedure fails because its definer is gone or lacks rights. It makes a call that a
 // working procedure refuses.
-func (db *DB) isOrphan(ctx context.Context, p procedure, definer string) bool {
+func (db *DB) isOrphan(ctx context.Context, p object, definer string) bool {
 	head, _, _ := strings.Cut(p.create, "SQL SECURITY")
 	args := strings.TrimSuffix(strings.Repeat("NULL, ", strings.Count(head, "IN ")), ", ")
 	_, err := db.SQL.ExecContext(ctx, "CALL "+p.name+"("+args+")")
@@ -82,7 +87,7 @@ func (db *DB) MakeProcedures(ctx context.Context, queues []Queue) (made []string
 	if err != nil || len(list) == 0 {
 		return nil, err
 	}
-	if outdated, _, err := db.outdated(ctx, list); err != nil || len(outdated) == 0 {
+	if outdated, _, err := db.outdated(ctx, procedureKind, list); err != nil || len(outdated) == 0 {
 		return nil, err
 	}
 	m, end, err := db.migration(ctx)
@@ -90,7 +95,7 @@ func (db *DB) MakeProcedures(ctx context.Context, queues []Queue) (made []string
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, end(err)) }()
-	outdated, there, err := db.outdated(ctx, list) // another run may have been faster
+	outdated, there, err := db.outdated(ctx, procedureKind, list) // another run may have been faster
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +131,7 @@ func rightsLost(again []string) error {
 // makeProcedure creates a procedure, or replaces an older one of hipq's. Callers keep their rights: MariaDB's REPLACE
 // preserves them, but on MySQL they must be granted again. It returns the GRANT statements that it could not run, also
 // with an error.
-func (m migration) makeProcedure(ctx context.Context, p procedure, old stored, replaces bool) (again []string, err error) {
+func (m migration) makeProcedure(ctx context.Context, p object, old stored, replaces bool) (again []string, err error) {
 	var grants []string
 	switch {
 	case old.Name != "" && replaces:
@@ -198,19 +203,20 @@ const (
 // has none.
 func (db *DB) CheckProcedures(ctx context.Context, queues []Queue) (seen int, old, unseen []string, err error) {
 	list, err := db.procedures(queues)
+	return db.checkObjects(ctx, procedureKind, list, err)
+}
+
+func (db *DB) checkObjects(ctx context.Context, what string, list []object, err error) (seen int, old, unseen []string, _ error) {
 	if err != nil || len(list) == 0 {
 		return 0, nil, nil, err
 	}
-	outdated, there, err := db.outdated(ctx, list)
-	if err != nil {
-		return 0, nil, nil, err
-	}
-	for _, p := range outdated {
-		if _, ok := there[p.name]; ok {
-			old = append(old, p.name)
+	outdated, there, err := db.outdated(ctx, what, list)
+	for _, o := range outdated {
+		if there[o.name].Text == "" {
+			unseen = append(unseen, o.name)
 		} else {
-			unseen = append(unseen, p.name)
+			old = append(old, o.name)
 		}
 	}
-	return len(there), old, unseen, nil
+	return len(list) - len(unseen), old, unseen, err
 }

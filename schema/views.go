@@ -18,10 +18,7 @@ var Views = []string{"jobs", "failures"}
 // ErrNoViews means that the user may not create the views. All else works without them.
 var ErrNoViews = errors.New("the views are left out")
 
-// view is a view, and a condition in it that is always true: it names the owner, and has a fingerprint of the text.
-type view struct{ name, owner, mark, create string }
-
-func (db *DB) views(queues []Queue) (list []view, err error) {
+func (db *DB) views(queues []Queue) (list []object, err error) {
 	units, err := db.units(queues)
 	if err != nil {
 		return nil, err
@@ -31,7 +28,7 @@ func (db *DB) views(queues []Queue) (list []view, err error) {
 			continue
 		}
 		for _, name := range Views {
-			v := view{name: u.tables[0] + "$" + name, owner: db.ownerOf(u) + ", "}
+			v := object{name: u.tables[0] + "$" + name, owner: db.ownerOf(u)}
 			text := db.inlined(textOf(sqlFiles, "sql/views/"+name+".sql"))
 			// the optimizers look for a state by its statuses only if they may not scan the table; SQLite's CROSS JOIN keeps the order
 			word, hint, join, create := "", "", "CROSS JOIN", "CREATE VIEW"
@@ -48,55 +45,18 @@ func (db *DB) views(queues []Queue) (list []view, err error) {
 	return list, nil
 }
 
-// oldViews returns the views that are missing, of another version, or unusable, as without their definer. It refuses a view that
-// is not hipq's. there are the texts of those that exist, by name; empty without the right to read them.
-func (db *DB) oldViews(ctx context.Context, list []view) (old []view, there map[string]string, err error) {
-	query := "SELECT name, sql AS text FROM sqlite_master WHERE type IN ('view', 'table') AND name IN "
-	if db.SQL.Engine == engine.MySQL.Engine { // without SHOW VIEW the text is empty
-		query = "SELECT table_name AS name, view_definition AS text FROM information_schema.views WHERE table_schema = DATABASE() AND table_name IN "
-	}
-	var rows []struct{ Name, Text string }
-	names := texts.Map(list, func(v view) any { return v.name })
-	if err := db.SQL.SelectContext(ctx, &rows, query+engine.In(len(names)), names...); err != nil {
-		return nil, nil, fmt.Errorf("look for the views: %w", err)
-	}
-	there = map[string]string{}
-	for _, r := range rows {
-		there[strings.ToLower(r.Name)] = r.Text
-	}
-	for _, v := range list {
-		text, ok := there[v.name]
-		if ok && text != "" && !strings.Contains(text, v.owner) {
-			return nil, nil, fmt.Errorf("%w: the view %s does not belong to this instance; drop it, or choose another name", ErrTableTaken, v.name)
-		}
-		if ok && strings.Contains(text, v.mark) {
-			_, err := db.SQL.ExecContext(ctx, "SELECT 1 FROM "+v.name+" LIMIT 0")
-			my, ok := errors.AsType[*mysql.MySQLError](err)
-			if broken := engine.IsDenied(err) || ok && (my.Number == erNoDefiner || my.Number == erViewInvalid); !broken {
-				continue
-			}
-		}
-		old = append(old, v)
-	}
-	return old, there, nil
+// isBroken reports whether a view fails because its definer is gone or lacks rights, or because of its columns.
+func (db *DB) isBroken(ctx context.Context, view string) bool {
+	_, err := db.SQL.ExecContext(ctx, "SELECT 1 FROM "+view+" LIMIT 0")
+	my, ok := errors.AsType[*mysql.MySQLError](err)
+	return engine.IsDenied(err) || ok && (my.Number == erNoDefiner || my.Number == erViewInvalid)
 }
 
 // CheckViews looks at the views of these queues. old are those that this hipq would replace. unseen are missing, or the user has no
 // right to see them. It may be repeated.
 func (db *DB) CheckViews(ctx context.Context, queues []Queue) (seen int, old, unseen []string, err error) {
 	list, err := db.views(queues)
-	if err != nil || len(list) == 0 {
-		return 0, nil, nil, err
-	}
-	outdated, there, err := db.oldViews(ctx, list)
-	for _, v := range outdated {
-		if there[v.name] == "" {
-			unseen = append(unseen, v.name)
-		} else {
-			old = append(old, v.name)
-		}
-	}
-	return len(list) - len(unseen), old, unseen, err
+	return db.checkObjects(ctx, viewKind, list, err)
 }
 
 // MakeViews creates or updates the views of these queues, whose tables must exist. It returns the names of those it made. The error
@@ -104,7 +64,7 @@ func (db *DB) CheckViews(ctx context.Context, queues []Queue) (seen int, old, un
 func (db *DB) MakeViews(ctx context.Context, queues []Queue) (made []string, err error) {
 	list, err := db.views(queues)
 	if err == nil && len(list) > 0 {
-		list, _, err = db.oldViews(ctx, list)
+		list, _, err = db.outdated(ctx, viewKind, list)
 	}
 	if err != nil || len(list) == 0 {
 		return nil, err
@@ -134,5 +94,5 @@ func (db *DB) MakeViews(ctx context.Context, queues []Queue) (made []string, err
 // ViewsDDL returns all that MakeViews would run in a database without views.
 func ViewsDDL(driver string, names Names, queues []Queue) (string, error) {
 	list, err := unopened(driver, names).views(queues)
-	return strings.Join(texts.Map(list, func(v view) string { return v.create + ";\n" }), "\n"), err
+	return strings.Join(texts.Map(list, func(v object) string { return v.create + ";\n" }), "\n"), err
 }
