@@ -1,6 +1,7 @@
 package queuetest
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,44 +16,54 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// differences lists how a job differs from the wanted one, a line each.
-func (q *Queue) differences(want job.Params, j *job.Job) (list []string) {
-	differ := func(field string, wanted bool, want, is any) {
-		if wanted && want != is {
-			list = append(list, fmt.Sprintf("%s is %v, not %v", field, is, want))
+// field is a field that a wanted job gives, as text. left says that the job gets its own from its type later.
+type field struct {
+	name, want, is string
+	left           bool
+}
+
+// fields returns the fields that a wanted job gives, beside those of a job.
+func (q *Queue) fields(want job.Params, j *job.Job) (list []field) {
+	add := func(given bool, name string, want, is any, left bool) {
+		if given {
+			list = append(list, field{name, fmt.Sprint(want), fmt.Sprint(is), left})
 		}
 	}
-	left := func(field string, wanted, left bool, want, is any) {
-		if wanted && left {
-			list = append(list, field+" comes from its type when a worker takes the row in")
-			return
-		}
-		differ(field, wanted, want, is)
-	}
-	differ("type", want.Type != "", want.Type, j.Type)
-	differ("key", want.Key != "", want.Key, j.Key)
-	if want.Data != "" {
-		list = append(list, dataDiffers(want.Data, j.Data)...)
-	}
-	if due := q.due(want); !due.IsZero() && !due.Equal(j.ScheduledRunTime) {
-		is := j.ScheduledRunTime
-		list = append(list, fmt.Sprintf("due is %s, not %s: %s", stamp(is), stamp(due), apart(is.Sub(due))))
-	}
-	left("priority", want.Priority != nil, j.Left.Priority, value(want.Priority), j.Priority)
-	left("timeout", want.Timeout != 0, j.Left.Timeout, want.Timeout, j.Timeout)
-	left("throttle_factor", want.ThrottleFactor != nil, j.Left.ThrottleFactor, value(want.ThrottleFactor), j.ThrottleFactor)
-	if want.Windows != nil {
-		left("time_windows", true, j.Left.Windows, fmt.Sprint(want.Windows.Strings()), fmt.Sprint(j.Windows.Strings()))
-	}
-	differ("shard_key", want.ShardKey != "", want.ShardKey, j.ShardKey)
+	due, windows := q.due(want), value(want.Windows)
+	add(want.Type != "", "type", want.Type, j.Type, false)
+	add(want.Key != "", "key", want.Key, j.Key, false)
+	add(want.Data != "", "data", want.Data, j.Data, false)
+	add(!due.IsZero(), "due", stamp(due), stamp(j.ScheduledRunTime), false)
+	add(want.Priority != nil, "priority", value(want.Priority), j.Priority, j.Left.Priority)
+	add(want.Timeout != 0, "timeout", want.Timeout, j.Timeout, j.Left.Timeout)
+	add(want.ThrottleFactor != nil, "throttle_factor", value(want.ThrottleFactor), j.ThrottleFactor, j.Left.ThrottleFactor)
+	add(want.Windows != nil, "time_windows", windows.Strings(), j.Windows.Strings(), j.Left.Windows)
+	add(want.ShardKey != "", "shard_key", want.ShardKey, j.ShardKey, false)
 	return list
 }
 
-func value(p *int) int {
-	if p == nil {
-		return 0
+// differences lists how a job differs from the wanted one, a line each.
+func (q *Queue) differences(want job.Params, j *job.Job) (list []string) {
+	for _, f := range q.fields(want, j) {
+		switch due := q.due(want); {
+		case f.left:
+			list = append(list, f.name+" comes from its type when a worker takes the row in")
+		case f.name == "data":
+			list = append(list, dataDiffers(f.want, f.is)...)
+		case f.name == "due" && !due.Equal(j.ScheduledRunTime):
+			list = append(list, fmt.Sprintf("due is %s, not %s: %s", f.is, f.want, apart(j.ScheduledRunTime.Sub(due))))
+		case f.want != f.is:
+			list = append(list, fmt.Sprintf("%s is %s, not %s", f.name, f.is, f.want))
+		}
 	}
-	return *p
+	return list
+}
+
+func value[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
 }
 
 // due returns when a job should be due; zero means any time.
@@ -151,27 +162,10 @@ func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.999"
 
 func (q *Queue) describe(want job.Params) string {
 	var words []string
-	add := func(is bool, format string, args ...any) {
-		if is {
-			words = append(words, fmt.Sprintf(format, args...))
-		}
+	for _, f := range q.fields(want, new(job.Job)) {
+		words = append(words, f.name+" "+brief(f.want))
 	}
-	due := q.due(want)
-	add(want.Type != "", "type %s", want.Type)
-	add(want.Key != "", "key %s", want.Key)
-	add(want.Data != "", "data %s", brief(want.Data))
-	add(!due.IsZero(), "due %s", stamp(due))
-	add(want.Priority != nil, "priority %d", value(want.Priority))
-	add(want.Timeout != 0, "timeout %s", want.Timeout)
-	add(want.ThrottleFactor != nil, "throttle_factor %d", value(want.ThrottleFactor))
-	if want.Windows != nil {
-		add(true, "time_windows %s", want.Windows.Strings())
-	}
-	add(want.ShardKey != "", "shard_key %s", want.ShardKey)
-	if len(words) == 0 {
-		return "any"
-	}
-	return strings.Join(words, ", ")
+	return cmp.Or(strings.Join(words, ", "), "any")
 }
 
 // nearest describes the differences of the most similar job.
