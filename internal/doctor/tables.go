@@ -111,7 +111,13 @@ func (p *patient) has(ctx context.Context, right string) bool {
 
 func lookAtSizes(ctx context.Context, p *patient) Finding {
 	if p.isSQLite() {
-		return p.sizesOfSQLite(ctx)
+		var all int64
+		for _, name := range []string{"", "-wal"} {
+			if info, err := os.Stat(p.Config.Database.Path + name); err == nil {
+				all += info.Size()
+			}
+		}
+		return found(OK, "the file and its log "+texts.Size(all))
 	}
 	rights, err := schema.Grants(p.Config.Database, p.db.Names, p.Config.QueueTables())
 	if err != nil {
@@ -136,35 +142,6 @@ func lookAtSizes(ctx context.Context, p *patient) Finding {
 			return found(Wrong, fmt.Sprintf("table %s uses the engine %s, which has no transactions", row.Table, row.Engine)).
 				but("ALTER TABLE " + row.Table + " ENGINE = InnoDB")
 		}
-		said = append(said, row.Table+" "+texts.Size(row.Bytes))
-	}
-	return found(OK, strings.Join(said, ", "))
-}
-
-// readable is the maximum size in bytes of a SQLite file that is read for its tables' sizes.
-const readable = 256 << 20
-
-func (p *patient) sizesOfSQLite(ctx context.Context) Finding {
-	var all int64
-	for _, name := range []string{"", "-wal"} {
-		if info, err := os.Stat(p.Config.Database.Path + name); err == nil {
-			all += info.Size()
-		}
-	}
-	said := []string{"the file and its log " + texts.Size(all)}
-	if all > readable {
-		return found(OK, said[0])
-	}
-	var rows []struct {
-		Table string `db:"name"`
-		Bytes int64
-	}
-	const query = "SELECT m.tbl_name AS name, SUM(s.pgsize) AS bytes FROM dbstat AS s JOIN sqlite_master AS m ON m.name = s.name" +
-		" WHERE s.aggregate = TRUE GROUP BY 1 ORDER BY 2 DESC, 1"
-	if err := p.db.SQL.SelectContext(ctx, &rows, query); err != nil {
-		return trouble(fmt.Errorf("ask for the tables' sizes: %w", err))
-	}
-	for _, row := range rows {
 		said = append(said, row.Table+" "+texts.Size(row.Bytes))
 	}
 	return found(OK, strings.Join(said, ", "))
