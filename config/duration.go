@@ -3,7 +3,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -16,10 +15,7 @@ const (
 	week = 7 * day
 )
 
-var (
-	digits       = texts.Pattern(`^[0-9]+$`)
-	weeksAndDays = texts.Pattern(`^(?:([0-9]+)w)?(?:([0-9]+)d)?([0-9].*)?$`)
-)
+var digits = texts.Pattern(`^[0-9]+$`)
 
 // ParseDuration parses a duration of 0 or more: 30s, 5m, 24h, 14d, 1w, or several in this order: 1w2d, 1h30m. A number
 // needs a unit; only 0 does without.
@@ -30,23 +26,14 @@ func ParseDuration(s string) (time.Duration, error) {
 	if digits().MatchString(s) {
 		return 0, fmt.Errorf("%s has no unit; write %[2]ss, %[2]sm, %[2]sh, %[2]sd or %[2]sw", shown(s), fmt.Sprintf("%.20s", s))
 	}
-	m := weeksAndDays().FindStringSubmatch(s)
-	if s == "" || m == nil || m[3] == "0" {
+	d, err := texts.ParseDuration(s)
+	switch {
+	case errors.Is(err, texts.ErrTooLong):
+		return 0, fmt.Errorf("%s is too long", shown(s))
+	case err != nil:
 		return 0, notADuration(s)
 	}
-	var rest time.Duration
-	if m[3] != "" {
-		var err error
-		if rest, err = time.ParseDuration(m[3]); err != nil {
-			return 0, notADuration(s)
-		}
-	}
-	weeks, err1 := times(m[1], week)
-	days, err2 := times(m[2], day)
-	if errors.Join(err1, err2) != nil || weeks > math.MaxInt64-days || weeks+days > math.MaxInt64-rest {
-		return 0, fmt.Errorf("%s is too long", shown(s))
-	}
-	return weeks + days + rest, nil
+	return d, nil
 }
 
 func notADuration(s string) error {
@@ -57,18 +44,6 @@ func notADuration(s string) error {
 		}
 	}
 	return fmt.Errorf("%s is %s; write a number with a unit: 30s, 5m, 24h, 14d, 1w, 1h30m", shown(s), what)
-}
-
-// times multiplies a number in digits, or "" for 0, by a unit.
-func times(number string, unit time.Duration) (time.Duration, error) {
-	if number == "" {
-		return 0, nil
-	}
-	n, err := strconv.ParseInt(number, 10, 64)
-	if err != nil || n > int64(math.MaxInt64/unit) {
-		return 0, strconv.ErrRange
-	}
-	return time.Duration(n) * unit, nil
 }
 
 // formatDuration formats a duration for people, in one unit if that is exact.

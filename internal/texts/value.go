@@ -2,10 +2,14 @@ package texts
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"strconv"
+	"time"
 	"unicode"
 	"unicode/utf16"
 )
@@ -94,4 +98,33 @@ func LoneSurrogate(value []byte) string {
 		}
 	}
 	return ""
+}
+
+// ErrTooLong means that a duration exceeds the 292 years of a time.Duration.
+var ErrTooLong = errors.New("too long")
+
+var errNoDuration = errors.New("not a duration")
+
+var weeksAndDays = Pattern(`^(?:([0-9]+)w)?(?:([0-9]+)d)?([0-9].*)?$`)
+
+// ParseDuration parses a duration of 0 or more: 30s, 5m, 24h, 14d, 1w, or several in this order: 1w2d, 1h30m. Each number needs
+// a unit. The error is ErrTooLong, or one that says nothing to people.
+func ParseDuration(text string) (sum time.Duration, err error) {
+	m := weeksAndDays().FindStringSubmatch(text)
+	if text == "" || m == nil || m[3] == "0" {
+		return 0, errNoDuration
+	}
+	if m[3] != "" {
+		if sum, err = time.ParseDuration(m[3]); err != nil {
+			return 0, err
+		}
+	}
+	for i, unit := range []time.Duration{7 * 24 * time.Hour, 24 * time.Hour} {
+		n, err := strconv.ParseInt(cmp.Or(m[1+i], "0"), 10, 64)
+		if err != nil || n > int64((math.MaxInt64-sum)/unit) {
+			return 0, ErrTooLong
+		}
+		sum += time.Duration(n) * unit
+	}
+	return sum, nil
 }

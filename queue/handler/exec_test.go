@@ -62,7 +62,7 @@ func TestExecOutcome(t *testing.T) {
 	const noDuration = "is not a duration; write a number and a unit (s, m, h, d, w), or a number of seconds"
 	for after, why := range map[string]string{
 		`-5`: "is negative", `1e10`: "is too long", `"30"`: noDuration, `"soon"`: noDuration, `"9999999w"`: "is too long",
-		`"5y"`: "has an unknown unit; write s, m, h, d or w",
+		`"5y"`: noDuration, `"1.5d"`: noDuration,
 	} {
 		tests = append(tests, struct {
 			name, script string

@@ -209,7 +209,13 @@ func parseRetryAfter(raw json.RawMessage) (time.Duration, error) {
 	}
 	var seconds float64
 	if json.Unmarshal(raw, &seconds) != nil {
-		delay, err := parseDelay(text)
+		delay, err := texts.ParseDuration(text)
+		switch {
+		case errors.Is(err, texts.ErrTooLong):
+			err = fmt.Errorf("%.40q is too long", text)
+		case err != nil:
+			err = fmt.Errorf("%.40q is not a duration; write a number and a unit (s, m, h, d, w), or a number of seconds", text)
+		}
 		return max(delay, 1), err
 	}
 	switch {
@@ -220,28 +226,3 @@ func parseRetryAfter(raw json.RawMessage) (time.Duration, error) {
 	}
 	return time.Duration(seconds * float64(time.Second)), nil
 }
-
-// parseDelay parses numbers with units: "30s", "0.5s", "1h30m", "2d", "1w".
-func parseDelay(text string) (time.Duration, error) {
-	var sum time.Duration
-	rest := text
-	for rest != "" {
-		digits := len(rest) - len(strings.TrimLeft(rest, "0123456789."))
-		n, err := strconv.ParseFloat(rest[:digits], 64)
-		if err != nil || digits == len(rest) {
-			return 0, fmt.Errorf("%.40q is not a duration; write a number and a unit (s, m, h, d, w), or a number of seconds", text)
-		}
-		unit := delayUnits[rest[digits]]
-		if unit == 0 {
-			return 0, fmt.Errorf("%.40q has an unknown unit; write s, m, h, d or w", text)
-		}
-		if n >= float64(math.MaxInt64-sum)/float64(unit) {
-			return 0, fmt.Errorf("%.40q is too long", text)
-		}
-		sum += time.Duration(n * float64(unit))
-		rest = rest[digits+1:]
-	}
-	return sum, nil
-}
-
-var delayUnits = map[byte]time.Duration{'s': time.Second, 'm': time.Minute, 'h': time.Hour, 'd': 24 * time.Hour, 'w': 7 * 24 * time.Hour}

@@ -3,11 +3,11 @@ package schedule
 import (
 	"cmp"
 	"fmt"
-	"math"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/hipq/hipq/internal/texts"
 )
 
 // Spec says when slots are: by the five fields of crontab(5), or at intervals. ParseSpec makes one.
@@ -82,7 +82,7 @@ func ParseSpec(text string) (Spec, error) {
 		switch {
 		case strings.EqualFold(parts[0], "@every") && len(parts) == 2:
 			var err error
-			if s.every, err = parseEvery(parts[1]); err != nil {
+			if s.every, err = texts.ParseDuration(parts[1]); err != nil {
 				return refuse("has no valid time; write @every 10m, @every 1h30m, or @every 14d")
 			}
 			if s.every < MinEvery || s.every > 366*24*time.Hour || s.every%time.Second != 0 {
@@ -114,24 +114,6 @@ func ParseSpec(text string) (Spec, error) {
 		return refuse("never comes: none of these months has such a day")
 	}
 	return s, nil
-}
-
-// withDays matches a duration that may begin with weeks and days.
-var withDays = regexp.MustCompile(`^(?:([0-9]{1,3})w)?(?:([0-9]{1,3})d)?([0-9.].*)?$`)
-
-// parseEvery parses the duration of @every: 10m, 1h30m, 14d, 1w.
-func parseEvery(text string) (time.Duration, error) {
-	m := withDays.FindStringSubmatch(text)
-	if text == "" || m == nil {
-		return 0, ErrInvalid
-	}
-	weeks, _ := strconv.Atoi(m[1])
-	days, _ := strconv.Atoi(m[2])
-	rest, err := time.ParseDuration(cmp.Or(m[3], "0"))
-	if rest > math.MaxInt64/2 {
-		return 0, ErrInvalid
-	}
-	return time.Duration(7*weeks+days)*24*time.Hour + rest, err
 }
 
 func (f field) parse(text string) (n numbers, err error) {
