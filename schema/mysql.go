@@ -287,7 +287,6 @@ type unlimitedKey struct{}
 // unlimited is a connector of sessions, or of nodes, that makes their unlimited connections.
 type unlimited struct{ driver.Connector }
 
-// Connect implements driver.Connector.
 func (c unlimited) Connect(ctx context.Context) (driver.Conn, error) {
 	return c.Connector.Connect(context.WithValue(ctx, unlimitedKey{}, true))
 }

@@ -36,7 +36,6 @@ func (p Position) Compare(other Position) int {
 
 type rank int64
 
-// Scan implements sql.Scanner.
 func (r *rank) Scan(src any) error {
 	var n sql.NullInt64
 	err := n.Scan(src)

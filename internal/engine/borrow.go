@@ -38,7 +38,6 @@ type borrowing struct {
 	session Session
 }
 
-// Driver implements driver.Connector.
 func (b borrowing) Driver() driver.Driver { return b.pool.Driver() }
 
 // ErrNotPlain means that an application's connections aren't those of a driver that hipq knows.
@@ -141,7 +140,6 @@ func (c *borrowedConn) giveBack(verdict error) error {
 // ResetSession implements driver.SessionResetter. The pool has already reset the connection.
 func (c *borrowedConn) ResetSession(context.Context) error { return nil }
 
-// ExecContext implements driver.ExecerContext.
 func (c *borrowedConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
 	query, args, err := c.inline(query, args)
 	if err != nil {
@@ -153,7 +151,6 @@ func (c *borrowedConn) ExecContext(ctx context.Context, query string, args []dri
 	return res, err
 }
 
-// QueryContext implements driver.QueryerContext.
 func (c *borrowedConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
 	query, args, err := c.inline(query, args)
 	if err != nil {

@@ -53,7 +53,6 @@ func (db *DB) NodesTried() (places []int) {
 	return places
 }
 
-// Connect implements driver.Connector.
 func (n *nodes) Connect(ctx context.Context) (driver.Conn, error) {
 	var failed error
 	for range n.list {
@@ -103,10 +102,8 @@ type nodeConn struct {
 	place int64
 }
 
-// IsValid implements driver.Validator.
 func (c nodeConn) IsValid() bool { return c.place == c.of.place.Load() && c.fullConn.IsValid() }
 
-// ResetSession implements driver.SessionResetter.
 func (c nodeConn) ResetSession(ctx context.Context) error {
 	if !c.IsValid() {
 		return driver.ErrBadConn
@@ -124,7 +121,6 @@ func (c nodeConn) QueryContext(ctx context.Context, query string, args []driver.
 	return rows, err
 }
 
-// CheckNamedValue implements driver.NamedValueChecker.
 func (c nodeConn) CheckNamedValue(v *driver.NamedValue) error {
 	if checker, ok := c.fullConn.(driver.NamedValueChecker); ok {
 		return checker.CheckNamedValue(v)

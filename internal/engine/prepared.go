@@ -15,7 +15,6 @@ type preparing struct {
 	keeps bool
 }
 
-// Connect implements driver.Connector.
 func (c preparing) Connect(ctx context.Context) (_ driver.Conn, err error) {
 	made := &preparedConn{keeps: c.keeps, prepared: map[string]driver.Stmt{}}
 	defer made.watched(&err)
@@ -62,10 +61,8 @@ func (c *preparedConn) watched(err *error) {
 	c.spent = c.spent || isReadOnly(*err) || isNoNode(*err)
 }
 
-// IsValid implements driver.Validator.
 func (c *preparedConn) IsValid() bool { return !c.spent && c.fullConn.IsValid() }
 
-// CheckNamedValue implements driver.NamedValueChecker.
 func (c *preparedConn) CheckNamedValue(v *driver.NamedValue) error {
 	if checker, ok := c.fullConn.(driver.NamedValueChecker); ok {
 		return checker.CheckNamedValue(v)
@@ -102,7 +99,6 @@ func (c *preparedConn) keep(query string, s driver.Stmt) error {
 	return nil
 }
 
-// ExecContext implements driver.ExecerContext.
 func (c *preparedConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (_ driver.Result, err error) {
 	defer c.watched(&err)
 	if !c.keeps {
@@ -120,7 +116,6 @@ func (c *preparedConn) ExecContext(ctx context.Context, query string, args []dri
 	return res, c.keep(query, s)
 }
 
-// QueryContext implements driver.QueryerContext.
 func (c *preparedConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (_ driver.Rows, err error) {
 	defer c.watched(&err)
 	if !c.keeps {
@@ -148,7 +143,6 @@ func (c *preparedConn) QueryContext(ctx context.Context, query string, args []dr
 	}}, nil
 }
 
-// Close implements driver.Conn.
 func (c *preparedConn) Close() error {
 	for _, s := range c.prepared {
 		_ = s.Close() // only the error of the connection's own Close matters
@@ -164,19 +158,16 @@ type connRows struct {
 	giveBack func(failed error) error
 }
 
-// Next implements driver.Rows.
 func (r *connRows) Next(dest []driver.Value) (err error) {
 	defer r.conn.watched(&err)
 	return r.Rows.Next(dest)
 }
 
-// HasNextResultSet implements driver.RowsNextResultSet.
 func (r *connRows) HasNextResultSet() bool {
 	more, ok := r.Rows.(driver.RowsNextResultSet)
 	return ok && more.HasNextResultSet()
 }
 
-// NextResultSet implements driver.RowsNextResultSet.
 func (r *connRows) NextResultSet() (err error) {
 	defer r.conn.watched(&err)
 	if more, ok := r.Rows.(driver.RowsNextResultSet); ok {
@@ -185,7 +176,6 @@ func (r *connRows) NextResultSet() (err error) {
 	return io.EOF
 }
 
-// Close implements driver.Rows.
 func (r *connRows) Close() error {
 	err := r.Rows.Close()
 	if r.giveBack == nil {

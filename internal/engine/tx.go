@@ -86,7 +86,6 @@ func (db *DB) ClockOf(tx *Tx) Value { return Value{SQL: db.TimeText(db.NowSQL), 
 
 type clock Tx
 
-// Scan implements sql.Scanner.
 func (c *clock) Scan(src any) (err error) {
 	var now sql.NullString
 	if err = now.Scan(src); err == nil {

@@ -53,7 +53,6 @@ func of(ctx context.Context) *attempt {
 // Of returns the hooks of a context, even if that is wrapped.
 func Of(ctx context.Context) Hooks { return of(ctx).Hooks }
 
-// Value implements context.Context.
 func (a *attempt) Value(k any) any {
 	if k == (key{}) {
 		return a
@@ -61,7 +60,6 @@ func (a *attempt) Value(k any) any {
 	return a.Context.Value(k)
 }
 
-// Err implements context.Context.
 func (a *attempt) Err() error {
 	if a.Look != nil {
 		a.Look()
