@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -160,26 +161,16 @@ func judgeClocks(ahead, behind node, lockFor time.Duration) Finding {
 	// A worker that can't renew its lock ends its handlers this long before the lock expires; else it renews after a
 	// third of the lock.
 	margin, left := min(time.Second, lockFor/10), lockFor*2/3
-	what := fmt.Sprintf("the nodes' clocks are %s apart, give or take %s", rough(apart), rough(exact))
+	what := fmt.Sprintf("the nodes' clocks are %s apart, give or take %s", texts.Duration(apart), texts.Duration(exact))
 	const remedy = "have NTP set the clocks of all nodes (timedatectl set-ntp true)"
-	between := fmt.Sprintf(": %s is ahead of %s, so jobs become due and locks expire %s sooner there", ahead.addr, behind.addr, rough(apart))
+	between := fmt.Sprintf(": %s is ahead of %s, so jobs become due and locks expire %s sooner there", ahead.addr, behind.addr, texts.Duration(apart))
 	switch {
 	case apart-exact > left:
 		return found(Wrong, what+between+fmt.Sprintf("; workers renew their locks (worker.lock_for) with %s left, so live workers are taken for dead",
-			rough(left))).but(remedy)
+			texts.Duration(left))).but(remedy)
 	case apart-exact > margin:
 		return found(Warning, what+between+fmt.Sprintf("; up to %s is harmless; up to %s, the jobs of a worker that can't renew its lock may"+
-			" run twice for a moment", rough(margin), rough(left))).but(remedy)
+			" run twice for a moment", texts.Duration(margin), texts.Duration(left))).but(remedy)
 	}
-	return found(OK, what+fmt.Sprintf("; up to %s is harmless (worker.lock_for)", rough(margin)))
-}
-
-func rough(d time.Duration) string {
-	switch {
-	case d >= 10*time.Second:
-		return d.Round(time.Second).String()
-	case d >= time.Second:
-		return d.Round(100 * time.Millisecond).String()
-	}
-	return d.Round(time.Millisecond).String()
+	return found(OK, what+fmt.Sprintf("; up to %s is harmless (worker.lock_for)", texts.Duration(margin)))
 }

@@ -19,11 +19,11 @@ func TestClocksApart(t *testing.T) {
 		want          Result
 		says, remedy  string
 	}{
-		{"together", at(3*ms, ms), at(-2*ms, ms), time.Minute, OK, "are 5ms apart, give or take 2ms; up to 1s is harmless", ""},
-		{"a second", at(0, ms), at(-time.Second, ms), time.Minute, OK, "1s apart", ""},
-		{"more", at(0, ms), at(-1100*ms, ms), time.Minute, Warning, "jobs become due and locks expire 1.1s sooner", "NTP"},
-		{"perhaps more", at(0, 200*ms), at(-1100*ms, ms), time.Minute, OK, "give or take 201ms", ""},
-		{"short locks", at(600*ms, ms), at(0, ms), 5 * time.Second, Warning, "up to 500ms is harmless; up to 3.3s, the jobs", "NTP"},
+		{"together", at(3*ms, ms), at(-2*ms, ms), time.Minute, OK, "are 5 ms apart, give or take 2 ms; up to 1 s is harmless", ""},
+		{"a second", at(0, ms), at(-time.Second, ms), time.Minute, OK, "1 s apart", ""},
+		{"more", at(0, ms), at(-1100*ms, ms), time.Minute, Warning, "jobs become due and locks expire 1.1 s sooner", "NTP"},
+		{"perhaps more", at(0, 200*ms), at(-1100*ms, ms), time.Minute, OK, "give or take 201 ms", ""},
+		{"short locks", at(600*ms, ms), at(0, ms), 5 * time.Second, Warning, "up to 500 ms is harmless; up to 3.3 s, the jobs", "NTP"},
 		{"longer than a lock is sure", at(41*time.Second, ms), at(0, ms), time.Minute, Wrong, "live workers are taken for dead", "NTP"},
 	} {
 		t.Run(c.name, func(t *testing.T) { want(t, judgeClocks(c.ahead, c.behind, c.lockFor), c.want, c.says, c.remedy) })
