@@ -6,7 +6,6 @@ import (
 	"database/sql"
 	"errors"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
@@ -26,16 +25,8 @@ func (q *Queue) newest(ctx context.Context, by Filter, most int) (ids []int64, e
 		if err != nil || len(names) == 0 {
 			return nil, err
 		}
-		for some := range slices.Chunk(names, findPage) {
-			own := w.Clone()
-			own.And("job_type IN "+engine.In(len(some)), engine.Args(some)...)
-			found, err := q.ids(ctx, own, q.s.Index("live"), most)
-			if ids = append(ids, found...); err != nil {
-				return nil, err
-			}
-		}
-		slices.SortFunc(ids, func(a, b int64) int { return cmp.Compare(b, a) })
-		return ids[:min(len(ids), cmp.Or(most, len(ids)))], nil
+		w.And("job_type IN "+engine.In(len(names)), engine.Args(names)...)
+		return q.ids(ctx, w, q.s.Index("live"), most)
 	}
 	if by.Key != "" || by.Among == 0 && (most == 0 || most > fewest) && hint != "" {
 		return q.ids(ctx, w, hint, most)
