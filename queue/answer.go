@@ -162,7 +162,6 @@ func (q *Queue) answer(ctx context.Context, tx *engine.Tx, a Answer, earlier Ans
 	return Answered{Job: after, Changed: true}, err
 }
 
-// apply writes what an answer says into its job.
 func (q *Queue) apply(ctx context.Context, tx *engine.Tx, j *job.Job, o job.Outcome) error {
 	if j.Status == job.StatusRunning || j.Status == job.StatusAnswered {
 		return q.store().KeepAnswer(ctx, tx, j, o)

@@ -17,7 +17,6 @@ import (
 	"github.com/hipq/hipq/internal/texts"
 )
 
-// connectNodeWithin limits how long a connection to one of several nodes may take.
 const connectNodeWithin = 3 * time.Second
 
 // addresses are the servers of a DSN: one, or several separated by commas, which the driver takes for one.
@@ -159,7 +158,6 @@ func (o Options) servers(cfg *mysql.Config) (all []*mysql.Config, err error) {
 	return all, nil
 }
 
-// withPort adds MySQL's default port to an address without one.
 func withPort(addr string) string {
 	if _, _, err := net.SplitHostPort(addr); err != nil {
 		return net.JoinHostPort(strings.Trim(addr, "[]"), "3306")

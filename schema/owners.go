@@ -109,7 +109,6 @@ func (m migration) claim(ctx context.Context, u unit, found state) error {
 	return nil
 }
 
-// owner is a table's owner, and the version of its layout.
 type owner struct {
 	table, instance, queue string
 	version                int

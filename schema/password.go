@@ -57,7 +57,6 @@ func proven(cfg *mysql.Config) bool {
 // isTCP reports whether Go dials the server. Nets other than unix and TCP are an application's own.
 func isTCP(cfg *mysql.Config) bool { return slices.Contains([]string{"tcp", "tcp4", "tcp6"}, cfg.Net) }
 
-// hidePassword keeps the password from a server that isn't assured.
 func hidePassword(cfg *mysql.Config) error {
 	if host, port, _ := net.SplitHostPort(cfg.Addr); cfg.Net == "tcp" && host == "localhost" {
 		// Go tries ::1 first, where any user may listen if the server doesn't
@@ -208,7 +207,6 @@ func (o Options) ways() (all []*mysql.Config) {
 	return all
 }
 
-// config reads the files. addr is the server's.
 func (t *TLS) config(addr string) (*tls.Config, error) {
 	c := &tls.Config{ServerName: t.ServerName, MinVersion: tls.VersionTLS12}
 	if c.ServerName == "" {

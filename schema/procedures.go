@@ -62,7 +62,6 @@ func (db *DB) procedures(queues []Queue) ([]object, error) {
 	return list, nil
 }
 
-// maxProcedure is MySQL's limit of a procedure's name.
 const maxProcedure = 64
 
 // nameOf is the name of one of Procedures for the queue with this table; empty if it takes no queue, or if the name is too long:

@@ -81,7 +81,6 @@ func ownProgram() string {
 	return "/usr/local/bin/hipq"
 }
 
-// lookAtMail looks for cron's mail program.
 func lookAtMail(ctx context.Context, p *patient) Finding {
 	lines, err := p.crontabs(ctx)
 	if !slices.ContainsFunc(lines, func(l cronLine) bool { return strings.Contains(l.command, "hipq") }) {
@@ -99,7 +98,6 @@ func lookAtMail(ctx context.Context, p *patient) Finding {
 		but("install msmtp-mta or postfix, or watch hipq with hipq monitor --check")
 }
 
-// crontabWithin limits how long the crontab program may take.
 const crontabWithin = 5 * time.Second
 
 // crontabs are the lines by which cron starts something for this user.

@@ -161,7 +161,6 @@ func isProgram(file string) bool {
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
-// variable matches a crontab line that sets a variable.
 var variable = texts.Pattern(`^["']?([A-Za-z_][A-Za-z0-9_]*)["']?\s*=\s*(.*)$`)
 
 // shorthands are the fields that a word stands for.

@@ -42,7 +42,6 @@ func lookAtHandlers(_ context.Context, p *patient) Finding {
 	return found(OK, "all can run here")
 }
 
-// noFile is the remedy for a missing SQLite file.
 const noFile = "mount its disk, or correct database.path; if there never was a database, run hipq init"
 
 // lookAtFile checks whether others could have written SQLite's files, and compares their permissions with database.mode.

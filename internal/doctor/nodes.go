@@ -16,7 +16,6 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// node is a server of the DSN.
 type node struct {
 	addr string
 	// err is why it could not be asked.
@@ -29,7 +28,6 @@ type node struct {
 
 func (n node) isIn() bool { return n.is["wsrep_on"] == "ON" }
 
-// askNodes asks all nodes once, concurrently.
 func (p *patient) askNodes(ctx context.Context) ([]node, error) {
 	if p.nodes != nil {
 		return p.nodes, nil

@@ -15,7 +15,6 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// instancesMost is how many other instances of a database are named.
 const instancesMost = 5
 
 // Others are the tables of the other instances that the database has, if the config's has none: its name may be misspelt, and

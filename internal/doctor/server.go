@@ -110,7 +110,6 @@ func lookAtPacket(_ context.Context, p *patient) Finding {
 	return found(OK, what)
 }
 
-// lookAtDurability checks whether commits survive a crash.
 func lookAtDurability(ctx context.Context, p *patient) Finding {
 	if p.isSQLite() {
 		return p.durabilityOfSQLite(ctx)

@@ -20,7 +20,6 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// lookAtTables compares the tables' layouts with this hipq's.
 func lookAtTables(ctx context.Context, p *patient) Finding {
 	if advice, err := Misnamed(ctx, p.db, p.Config, p.db.Check(ctx, p.Config.QueueTables())); err != nil {
 		_, remedy := schema.Diagnose(err)
@@ -80,7 +79,6 @@ func lookAtProcedures(ctx context.Context, p *patient) Finding {
 	return compared(seen, old, unseen, err)
 }
 
-// lookAtViews does the same for the queues' views.
 func lookAtViews(ctx context.Context, p *patient) Finding {
 	seen, old, unseen, err := p.db.CheckViews(ctx, p.Config.QueueTables())
 	if len(unseen) > 0 && len(old) == 0 && (p.isSQLite() || p.has(ctx, "SHOW VIEW")) {
@@ -205,7 +203,6 @@ func (p *patient) addLeftovers(ctx context.Context, f *Finding) {
 	}
 }
 
-// maxLeftovers is how many a finding names.
 const maxLeftovers = 10
 
 // unmade returns whether a queue's tables were never made, if this user may know. The check of the tables reports it.
@@ -214,7 +211,6 @@ func (p *patient) unmade(ctx context.Context) func(queue string) bool {
 	return func(queue string) bool { return err == nil && !slices.Contains(owned[p.Config.Name], queue) }
 }
 
-// lookAtRights checks whether this user has the rights for all commands but init.
 func lookAtRights(ctx context.Context, p *patient) Finding {
 	if p.isSQLite() {
 		tx, err := p.db.SQL.BeginTx(ctx, nil) // IMMEDIATE: without the right to write, even this fails

@@ -32,7 +32,6 @@ func Borrow(pool *sql.DB, d Dialect, s Session) *DB {
 	return db
 }
 
-// borrowing makes connections from those of a pool.
 type borrowing struct {
 	pool    *sql.DB
 	session Session
@@ -79,7 +78,6 @@ func (b borrowing) Connect(ctx context.Context) (driver.Conn, error) {
 	}
 }
 
-// borrowedConn is a connection borrowed from an application's pool.
 type borrowedConn struct {
 	*preparedConn
 	session Session
@@ -111,7 +109,6 @@ func (c *borrowedConn) setUp(ctx context.Context) error {
 	return nil
 }
 
-// restoreWithin bounds how long a server may take to restore a session's settings.
 const restoreWithin = 5 * time.Second
 
 // Close implements driver.Conn. It returns the connection to the pool as it was, or closes it if its settings can't be

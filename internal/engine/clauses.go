@@ -114,7 +114,6 @@ func (i Insert) statement(rows int) string {
 	return "INSERT INTO " + i.Table + " (" + i.Columns + ") VALUES " + Rows(i.Row, rows)
 }
 
-// cut takes the first n rows.
 func (i *Insert) cut(n int) []any {
 	per := len(i.Args) / i.N
 	args := i.Args[:n*per]

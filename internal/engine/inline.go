@@ -55,7 +55,6 @@ func inASCII(statement string, args []any) (string, []any) {
 	return b.String() + statement, sent
 }
 
-// plain returns the value of a parameter from hipq or database/sql.
 func plain(a any) (any, error) {
 	switch v := a.(type) {
 	case string, int, int64, uint64, nil:
@@ -66,7 +65,6 @@ func plain(a any) (any, error) {
 	return driver.DefaultParameterConverter.ConvertValue(a)
 }
 
-// literal appends a value as a literal.
 func literal(b []byte, value any) ([]byte, error) {
 	switch v := value.(type) {
 	case nil:

@@ -26,7 +26,6 @@ func (c preparing) Connect(ctx context.Context) (_ driver.Conn, err error) {
 	return made, nil
 }
 
-// fullConn is what the drivers' connections implement.
 type fullConn interface {
 	driver.Conn
 	driver.ConnBeginTx
@@ -70,7 +69,6 @@ func (c *preparedConn) CheckNamedValue(v *driver.NamedValue) error {
 	return driver.ErrSkip
 }
 
-// preparedMax bounds the statements that a connection keeps.
 const preparedMax = 200
 
 // take returns the query's statement for exclusive use until keep, because rows that are still being read occupy it.

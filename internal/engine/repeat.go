@@ -22,7 +22,6 @@ func (db *DB) TxUnclocked(ctx context.Context, f func(*Tx) error) error {
 	return db.repeat(ctx, Retryable, nil, f)
 }
 
-// asideWait is how long TxAside waits for others' locks.
 const asideWait = time.Second
 
 // TxAside is TxUnclocked for a caller that may have a transaction of its own on the pool it lent, which can't end while it waits.

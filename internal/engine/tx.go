@@ -53,13 +53,11 @@ type executor interface {
 	sqlx.ExecerContext
 }
 
-// writtenMax bounds the bytes of statements that wait to be sent.
 const writtenMax = 4 << 20
 
 // buffers hold what transactions write: most write as much as the ones before.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// bufferMax is the size of the largest buffer that is kept.
 const bufferMax = 256 << 10
 
 // Join lets hipq work in an application's transaction, without its time until SetClock. The application commits and repeats
@@ -180,7 +178,6 @@ func (tx *Tx) Read(ctx context.Context, queries ...Query) error {
 	return scan(rows, slices.DeleteFunc(queries, func(q Query) bool { return q.Scan == nil })...)
 }
 
-// querier is what ReadOn needs of a connection.
 type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }

@@ -66,7 +66,6 @@ func (c *children) fork(start func() (pid int, err error)) (pid int, err error) 
 	return pid, err
 }
 
-// start starts a command as an own child.
 func (c *children) start(cmd *exec.Cmd) error {
 	_, err := c.fork(func() (int, error) {
 		if err := cmd.Start(); err != nil {

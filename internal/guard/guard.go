@@ -46,7 +46,6 @@ type Guard struct {
 // headcountEvery is how often a worker that adopts looks for adopted processes.
 const headcountEvery = time.Second
 
-// errSealed is the error for a program that starts after its worker has ended.
 var errSealed = errors.New("start the guard: the worker has ended")
 
 // New describes a guard, and starts nothing yet. argv is a command that passes its further arguments to Serve. Programs
@@ -224,7 +223,6 @@ func (g *Guard) headcount() {
 	g.counting.Reset(headcountEvery)
 }
 
-// launch starts the guard process, and tells it everything.
 func (g *Guard) launch() error {
 	if g.sealed {
 		return errSealed

@@ -96,7 +96,6 @@ func (h *hunt) headcount() (fresh map[int]int) {
 	return fresh
 }
 
-// any reports whether there is anything to end.
 func (h *hunt) any() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -161,7 +160,6 @@ func (h *hunt) signalFor(s *orphan, sig syscall.Signal) syscall.Signal {
 	return syscall.SIGTERM
 }
 
-// pardon forgets which strays have got a TERM.
 func (h *hunt) pardon() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -203,7 +201,6 @@ func (h *hunt) kill() {
 	}
 }
 
-// left describes the strays that remain.
 func (h *hunt) left() (texts []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

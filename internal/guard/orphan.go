@@ -157,7 +157,6 @@ func Programs(configFile string) map[int]string {
 	return of
 }
 
-// describe says which process could not be killed, and why.
 func (s orphan) describe(pid int) string {
 	why := "it was killed but has not ended"
 	if s.denied {

@@ -75,7 +75,6 @@ const (
 	killed // and nothing is left
 )
 
-// newWatchdog parses the arguments: the worker's id and the grace.
 func newWatchdog(args []string) (*watchdog, error) {
 	if len(args) != 2 || args[0] == "" {
 		return nil, errors.New("start as guard: this is for workers, want a worker's id and a grace")

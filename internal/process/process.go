@@ -23,7 +23,6 @@ func SignalName(s syscall.Signal) string { return unix.SignalName(s) }
 // usualFiles limits the search for open files if the system may not list them.
 const usualFiles = 256
 
-// keepListed sets close-on-exec on all files above the standard streams.
 func keepListed() {
 	for fd := 3; fd < usualFiles; fd++ {
 		syscall.CloseOnExec(fd)

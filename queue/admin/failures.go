@@ -69,7 +69,6 @@ func (q *Queue) Failures(ctx context.Context, by Filter) (Failures, error) {
 	return g.sorted(len(ids) > failuresAmong), err
 }
 
-// grouping groups failed jobs by type and fingerprint.
 type grouping struct {
 	by    Filter
 	found Failures

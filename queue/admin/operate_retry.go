@@ -41,7 +41,6 @@ func (q *Queue) Retry(ctx context.Context, again bool, ids ...int64) (added []jo
 	return added, q.operate(ctx, operation{"retry", can, done, do}, ids)
 }
 
-// notFinal is ErrNotFinal with where the job stands.
 func notFinal(j *job.Job) error {
 	if j.State() == job.Retry {
 		return fmt.Errorf("%w: it waits for its retry", ErrNotFinal)

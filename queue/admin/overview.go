@@ -200,7 +200,6 @@ func (q *Queue) part(s situation, place int) (r store.ShardRow) {
 	return r
 }
 
-// passedBy is how long workers must have ignored a job type.
 const passedBy = time.Hour
 
 // Unhandled returns job types, perhaps misspelled, that no worker seems to handle, and since when they are due. Such a type
@@ -265,7 +264,6 @@ type Counts struct {
 	Retrying int64 `json:"retrying"`
 }
 
-// counted counts the jobs of one status.
 type counted struct {
 	status job.Status
 	// later of the n jobs are due later. retrying have had an attempt.

@@ -111,7 +111,6 @@ func (q *Queue) eachUntil(ctx context.Context, by Filter, o PageOptions, of stor
 	})
 }
 
-// place is a job's place in a list.
 type place struct {
 	ID      int64
 	At      string // the run time as the tables have it

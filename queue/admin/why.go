@@ -144,7 +144,6 @@ func (w *Why) lookAhead(ctx context.Context, usedBy map[string]int) error {
 	return err
 }
 
-// inLine is a job in line before this one.
 type inLine struct {
 	ID     int64
 	Group  string `db:"throttle_group"`
@@ -169,7 +168,6 @@ func (w *Why) startsAfter(one inLine, usedBy map[string]int) bool {
 	return (weighs || rate) && w.now.Sub(one.Asked.Time) < claim.AskLasts
 }
 
-// ahead counts the due jobs before a place.
 func (q *Queue) ahead(ctx context.Context, j *job.Job, at schema.Position, by Asker) (n int64, err error) {
 	stretches, err := q.stretches(ctx, Filter{Status: "available", Place: j.Place}, by.Ranges)
 	if err != nil {

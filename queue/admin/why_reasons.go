@@ -166,7 +166,6 @@ func (w *Why) settler() string {
 	return ""
 }
 
-// barred says what blocks all jobs of the type.
 func (w *Why) barred(ready bool) {
 	w.addIf(!w.placed, "misplaced",
 		"it was placed when the queue was divided differently: the next worker moves it to its shard")

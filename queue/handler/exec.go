@@ -21,7 +21,6 @@ const (
 	exitTryLater = 75
 )
 
-// maxReason is how many bytes of output go into an error.
 const maxReason = 500
 
 // Exec runs a program for each job. The program gets the job as one line of JSON on stdin, and HIPQ_* variables in a clean
@@ -125,7 +124,6 @@ func (e ending) says() job.Verdict {
 	return job.TryAgain
 }
 
-// failure describes how a program failed, and why if it said so.
 func failure(end ending, out printed) string {
 	text, why := "", ""
 	switch {
@@ -147,7 +145,6 @@ func failure(end ending, out printed) string {
 	return text
 }
 
-// tryAgain returns the outcome of a failed attempt.
 func tryAgain(reason string) job.Outcome {
 	return job.Outcome{Verdict: job.TryAgain, Error: head(texts.Clean(reason), job.MaxDataBytes)}
 }

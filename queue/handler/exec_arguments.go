@@ -106,7 +106,6 @@ func (e *Exec) fill(j *job.Job) (argv []string, filled bool, err error) {
 	return argv, filled, nil
 }
 
-// valueOf returns the value for a placeholder's name.
 func valueOf(name string, j *job.Job) (string, error) {
 	path, data := strings.CutPrefix(name, ofData)
 	switch {
@@ -143,7 +142,6 @@ func valueOf(name string, j *job.Job) (string, error) {
 
 var errInvalidUTF8 = errors.New("it is not valid UTF-8")
 
-// checkValue refuses values that can't be arguments, or that would be read as options.
 func (e *Exec) checkValue(value string) error {
 	switch {
 	case strings.ContainsRune(value, 0):

@@ -12,7 +12,6 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// errGuardStops is the error of a program that the guard may have stopped.
 var errGuardStops = errors.New("stopped by the worker's guard: the lock was about to expire")
 
 // run runs the program and returns its output and end. The error, for people, says that it couldn't run or had to be stopped.
@@ -69,7 +68,6 @@ func leftBehind(within, outside []string) (notes string) {
 	return notes
 }
 
-// stillRuns returns the error of an attempt whose program can't be killed.
 func stillRuns(why string, p *handling.Program, still string) string {
 	return fmt.Sprintf("%s; process %d still runs: %s", why, p.PID(), still)
 }

@@ -44,7 +44,6 @@ func (f ResultFunc) Handle(ctx context.Context, j *job.Job) (outcome job.Outcome
 	})
 }
 
-// outcomeOfFunc turns a function's return values into an outcome.
 func outcomeOfFunc(ctx context.Context, result string, err error) job.Outcome {
 	if err == nil {
 		return finished(job.Finished, result)
@@ -182,7 +181,6 @@ func panicked(value any) job.Outcome {
 	return outcome
 }
 
-// stackLines is how many lines of a panic's stack are kept.
 const stackLines = 20
 
 // panicStack returns the stack from the panic on, without the runtime's frames above.

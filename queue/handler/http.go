@@ -189,7 +189,6 @@ func outcomeOfAnswer(answer *http.Response, text string, j *job.Job, now time.Ti
 	return outcome
 }
 
-// failureOf says what went wrong, as far as the answer tells.
 func failureOf(answer *http.Response, text string, said reply) string {
 	where, why := answer.Header.Get("Location"), ""
 	switch {

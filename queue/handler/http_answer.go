@@ -72,7 +72,6 @@ func (h *HTTP) noteRequest(ctx context.Context, r *http.Request) {
 	note(func(heard *handling.Heard) { heard.Request = text })
 }
 
-// noteAnswer shows developers the answer and what decided.
 func noteAnswer(ctx context.Context, answer *http.Response, body string) {
 	note := handling.Of(ctx).Note
 	if note == nil {
@@ -86,7 +85,6 @@ func noteAnswer(ctx context.Context, answer *http.Response, body string) {
 	note(func(heard *handling.Heard) { heard.Answer, heard.ReadFrom = text, by })
 }
 
-// headerLines returns sorted headers without the values of secret ones.
 func headerLines(header http.Header, secret func(name string) bool) string {
 	var text strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(header)) {
@@ -107,7 +105,6 @@ var (
 	unseen = texts.Pattern(`(?is)<(?:script\b.*?</script|style\b.*?</style|title\b.*?</title|!--.*?--|[^>]*)>`)
 )
 
-// maxWords is how many bytes of a page's text become a reason.
 const maxWords = 200
 
 // reasonIn returns one line on what went wrong: JSON as it is, a page's title or first words, or a text's first line.

@@ -175,7 +175,6 @@ func (o *output) end() printed {
 
 const replacement = string(utf8.RuneError)
 
-// withoutNUL makes a text fit for the environment.
 func withoutNUL(text string) string {
 	return strings.ReplaceAll(text, "\x00", replacement)
 }

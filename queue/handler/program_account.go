@@ -21,7 +21,6 @@ type account struct {
 	credential *syscall.Credential
 }
 
-// findAccount looks the program's user up once.
 func (p *Program) findAccount() error {
 	if p.User == "" || p.account.Load() != nil {
 		return nil

@@ -47,7 +47,6 @@ func (a addressee) isOf(j *job.Job) bool {
 // replyLike matches a possible reply, however malformed: the key outcome, as different languages print it.
 var replyLike = texts.Pattern(`(?i)[{,]\s*[:"']?outcome["']?\s*(:|=>)`)
 
-// errLong is the error of a last line longer than maxReply.
 var errLong = fmt.Errorf("it is longer than %d bytes", maxReply)
 
 // parseReply finds a program's reply: the last line or, if that is no reply, the last earlier line with only a reply's keys.

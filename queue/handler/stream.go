@@ -214,7 +214,6 @@ func (s *Stream) pausing(why string) job.Outcome {
 	return job.Outcome{Verdict: job.NotBegun, Error: why, RetryAfter: max(1, time.Until(s.startAt))}
 }
 
-// launch starts a program for a job.
 func (s *Stream) launch(ctx context.Context) (t *talk, refusal job.Outcome) {
 	t, err := s.open(ctx)
 	failed := err != nil && ctx.Err() == nil
@@ -268,7 +267,6 @@ func (s *Stream) retireOutdated() {
 	}
 }
 
-// stamps identify the files of RestartOn as they are now.
 func (s *Stream) stamps() []string {
 	return texts.Map(s.RestartOn, func(file string) string {
 		info, err := os.Stat(file)

@@ -11,7 +11,6 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// end tells a program that has jobs to end.
 func (t *talk) end() {
 	t.stopping = true
 	grace := t.stream.grace()

@@ -257,7 +257,6 @@ func (t *talk) isReady(said bool) {
 	}
 }
 
-// notReady ends a program that isn't ready in time.
 func (t *talk) notReady() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

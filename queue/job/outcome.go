@@ -193,7 +193,6 @@ func (p RetryPolicy) Check() error {
 	return nil
 }
 
-// longestDelay equals the longest timeout.
 const longestDelay = MaxSeconds * time.Second
 
 // Decision is what to do after an error.
