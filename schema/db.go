@@ -213,9 +213,9 @@ type Trouble = engine.Trouble
 const (
 	// NoTrouble: not a database error.
 	NoTrouble = engine.NoTrouble
-	// TryLater: unreachable, busy, overloaded, starting, failing over.
+	// TryLater: unreachable, busy, overloaded, starting, failing over, or a full disk.
 	TryLater = engine.TryLater
-	// Misconfigured: somebody must first change something: rights, names, the disk.
+	// Misconfigured: somebody must first change something: rights, names, files.
 	Misconfigured = engine.Misconfigured
 )
 

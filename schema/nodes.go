@@ -75,7 +75,7 @@ func (c session) connectNode(ctx context.Context, moved bool) (driver.Conn, erro
 		if level := is["group_replication_consistency"]; level != "" && err == nil {
 			err = heardByGroup(ctx, conn.(driver.ExecerContext), level)
 		}
-	case is["wsrep_cluster_status"] != "Primary" || is["wsrep_local_state"] != synced:
+	case is["wsrep_cluster_status"] != "Primary" || is["wsrep_local_state"] != "4": // it joins, or sends its data to one that joins
 		err = fmt.Errorf("the node is %s, its part of the cluster %s: %w", strings.ToLower(is["wsrep_local_state_comment"]),
 			strings.ToLower(is["wsrep_cluster_status"]), driver.ErrBadConn)
 	case moved:
@@ -99,9 +99,6 @@ func heardByGroup(ctx context.Context, conn driver.ExecerContext, level string) 
 	}
 	return nil
 }
-
-// synced is wsrep_local_state of a node that is neither joining nor sending its data to one that joins.
-const synced = "4"
 
 // nodeStatus asks for a node's state in its cluster; a server outside a cluster returns nothing.
 const nodeStatus = "SHOW STATUS WHERE Variable_name IN ('wsrep_cluster_status', 'wsrep_local_state', 'wsrep_local_state_comment')"
@@ -165,13 +162,11 @@ func withPort(addr string) string {
 	return addr
 }
 
-var errNode = errors.New("must be a host, or HOST:PORT")
-
 // CheckNode returns what is wrong with one of Options.Nodes.
 func CheckNode(node string) error {
 	host, port, err := net.SplitHostPort(withPort(node))
 	if n, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil || n == 0 || host == "" || strings.ContainsAny(host, ", @/()?") {
-		return errNode
+		return errors.New("must be a host, or HOST:PORT")
 	}
 	return nil
 }

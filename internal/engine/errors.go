@@ -175,13 +175,10 @@ func Missing(err error) string {
 // Trouble is the kind of remedy that a database error needs.
 type Trouble int
 
-// The kinds of trouble.
+// The kinds of trouble: see package schema.
 const (
-	// NoTrouble means that it isn't a database error.
 	NoTrouble Trouble = iota
-	// TryLater means that the database is unreachable, busy, overloaded, starting or failing over.
 	TryLater
-	// Misconfigured means that somebody must change rights, names or files. A full disk is TryLater.
 	Misconfigured
 )
 
