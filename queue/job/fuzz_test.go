@@ -1,6 +1,7 @@
 package job_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -8,7 +9,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// FuzzWindow: a window is the same when it was formatted or stored, and its next opening is inside.
+// FuzzWindow: a window is refused, or is the same when it was formatted or stored, and its next opening is inside.
 func FuzzWindow(f *testing.F) {
 	for i, text := range []string{"mon-fri 09:00-17:30", "22:00-06:00", "sat,sun", "fri-mon 23:59-24:00", "sun 00:00-00:01", "mon 10:00-10:00", "mon-sun"} {
 		f.Add(text, int64(1774746000+i))
@@ -24,6 +25,7 @@ func FuzzWindow(f *testing.F) {
 		}
 		w, err := job.ParseWindow(text)
 		if err != nil {
+			dbtest.Ensure(t, errors.Is(err, job.ErrWindow), "%v", err)
 			return
 		}
 		again, err := job.ParseWindow(w.String())
