@@ -300,13 +300,13 @@ sum_only_grows() {
 mutant shares_from_nothing # a share grows by what no other has given away
 shares_from_nothing() {
   rules='OnlyWhatIsFreeMoves|SharesKeepTheLimit' queue=LimitAndRateOverShards
-  edit internal/policy/shares.go 's/\t\tfree -= max\(share-p\.used, 0\)\n//'
+  edit internal/policy/shards.go 's/\t\tfree -= max\(share-p\.used, 0\)\n//'
 }
 
 mutant shares_in_use # what runs in a shard is given to another
 shares_in_use() {
   rules='OnlyWhatIsFreeMoves|SharesKeepTheLimit'
-  edit internal/policy/shares.go 's/min\(p\.target, max\(p\.used\+free, 0\)\)/p.target/'
+  edit internal/policy/shards.go 's/min\(p\.target, max\(p\.used\+free, 0\)\)/p.target/'
 }
 
 mutant shares_kept # what one shard gets isn't taken from the one that had it

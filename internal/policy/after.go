@@ -1,8 +1,11 @@
+// Package policy holds hipq's decisions about jobs but which of them start: what follows an attempt, retry delays, starts in a
+// period, and how shards share a limit. It uses no SQL and no clock: callers pass the time.
 package policy
 
 import (
 	"cmp"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/hipq/hipq/queue/job"
@@ -142,3 +145,13 @@ func delay(p job.RetryPolicy, attempt int, random float64) time.Duration {
 	d *= 1 + p.Jitter*random
 	return time.Duration(min(d, float64(math.MaxInt64/2)))
 }
+
+// TimeoutError means that an attempt exceeded its job's timeout.
+type TimeoutError time.Duration
+
+func (e TimeoutError) Error() string { return "timeout after " + Brief(time.Duration(e)) }
+
+// Brief is d without the trailing zeros of Duration.String: 1m instead of 1m0s.
+func Brief(d time.Duration) string { return zeros.Replace(d.String()) }
+
+var zeros = strings.NewReplacer("h0m0s", "h", "m0s", "m")
