@@ -175,7 +175,7 @@ func (q *Queue) apply(ctx context.Context, tx *engine.Tx, j *job.Job, o job.Outc
 	if _, ok := q.store().Configured(j.Type); o.Verdict == job.TryAgain && (ok || t.RetryHandler) {
 		return q.store().Leave(ctx, tx, j, o, job.StatusUndecided)
 	}
-	entry, err := q.store().End(ctx, tx, j, o, store.Decided{})
+	entry, _, err := q.store().End(ctx, tx, j, o, store.Decided{})
 	if err != nil {
 		return err
 	}

@@ -48,11 +48,12 @@ func (q *Queue) AddInTx(ctx context.Context, prepared []job.Params, by string) (
 	return nil, err
 }
 
-// OnAdded has tell called whenever this program has added jobs by this Queue in a transaction of its own. tell must not wait.
-func (q *Queue) OnAdded(tell func()) (stop func()) {
+// OnAdded has tell called, until ctx ends, whenever this program has added jobs by this Queue in a transaction of its own. tell
+// must not wait.
+func (q *Queue) OnAdded(ctx context.Context, tell func()) {
 	key := new(int)
 	q.listeners.Store(key, tell)
-	return func() { q.listeners.Delete(key) }
+	context.AfterFunc(ctx, func() { q.listeners.Delete(key) })
 }
 
 // wasAdded says whether an earlier try added or replaced the jobs. Its commit may be in progress, so wasAdded locks rows.

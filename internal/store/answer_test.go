@@ -151,7 +151,7 @@ func TestHandlersCountWhenTheyWereAnswered(t *testing.T) {
 	for name, end := range map[string]func(s env, j *job.Job){
 		"policy": func(s env, j *job.Job) { s.settle("w1", done, j) },
 		"retry handler": func(s env, j *job.Job) {
-			r := s.do(s.newRound("w1", 0, store.Settled{Job: j, Outcome: done, LeaveAs: job.StatusDeciding}))
+			r := s.do(s.newRound("w1", 0, store.Settled{Job: j, Outcome: done, Asks: true}))
 			for _, asked := range r.Resting { // no handler is asked about an answer that the job failed for good
 				ensure(s.t, asked.Outcome.Verdict != job.Failed, "the retry handler is asked about %+v", asked.Outcome)
 				s.do(s.newRound("w1", 0, asked))

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -13,6 +14,17 @@ import (
 
 // Types are the job types that a worker serves: their names, and perhaps job.AllTypes, followed by those that this leaves out.
 type Types []string
+
+// TypesOf are the types of these names. If job.AllTypes is one, it leaves out the others.
+func TypesOf(names, others []string) Types {
+	at := slices.Index(names, job.AllTypes)
+	if at < 0 {
+		return names
+	}
+	own := slices.Delete(slices.Clone(names), at, at+1)
+	others = slices.DeleteFunc(others, func(t string) bool { return t == job.AllTypes || slices.Contains(own, t) })
+	return slices.Concat(own, []string{job.AllTypes}, others)
+}
 
 // split returns the names; others says that all other types belong to them, except those in except.
 func (t Types) split() (names, except []string, others bool) {
@@ -98,16 +110,14 @@ func (c *Candidates) discover(ctx context.Context, tx *engine.Tx) error {
 		return nil
 	}
 	at := func(part, name string) gap { return gap{shardGroup{c.q.place(c.shard), part}, name} }
-	var gaps []gap
-	for _, part := range []string{partMain, partFree} {
-		for _, name := range slices.Concat([]string{""}, names, except) {
-			gaps = append(gaps, at(part, name))
-		}
+	known, due, asked := map[gap]bool{}, map[gap]bool{}, map[gap]bool{}
+	for _, r := range c.ranges {
+		known[at(r.part, r.jobType)] = true
 	}
-	before, due, asked := c.ranges, map[gap]bool{}, map[gap]bool{}
-	for _, r := range before {
-		if !slices.Contains(names, r.jobType) {
-			gaps = append(gaps, at(r.part, r.jobType))
+	gaps := slices.Collect(maps.Keys(known))
+	for _, part := range []string{partMain, partFree} {
+		for _, name := range slices.Concat(except, []string{""}) {
+			gaps = append(gaps, at(part, name))
 		}
 	}
 	for len(gaps) > 0 && len(asked) < 4*foundMost {
@@ -126,15 +136,11 @@ func (c *Candidates) discover(ctx context.Context, tx *engine.Tx) error {
 		}
 		gaps = slices.DeleteFunc(next, func(g gap) bool { return asked[g] })
 	}
-	c.ranges = nil
-	for _, r := range before {
-		if g := at(r.part, r.jobType); due[g] || slices.Contains(names, r.jobType) {
-			delete(due, g)
-			c.ranges = append(c.ranges, r)
-		}
-	}
+	c.ranges = slices.DeleteFunc(c.ranges, func(r *indexRange) bool {
+		return !due[at(r.part, r.jobType)] && !slices.Contains(names, r.jobType)
+	})
 	for g := range due {
-		if c.types.Has(g.after) && !slices.Contains(names, g.after) {
+		if !known[g] && c.types.Has(g.after) {
 			c.ranges = append(c.ranges, &indexRange{status: job.StatusAvailable, part: g.in.group, jobType: g.after})
 		}
 	}

@@ -52,12 +52,7 @@ func leftAs(status job.Status, j *job.Job, o job.Outcome) policy.Next {
 }
 
 // End ends the attempt: the retry handler's decision, or else the policy, says whether the job runs again.
-func (q *Queue) End(ctx context.Context, tx *engine.Tx, j *job.Job, o job.Outcome, d Decided) (activity.Entry, error) {
-	entry, _, err := q.end(ctx, tx, j, o, d)
-	return entry, err
-}
-
-func (q *Queue) end(ctx context.Context, tx *engine.Tx, j *job.Job, o job.Outcome, d Decided) (entry activity.Entry, next policy.Next, err error) {
+func (q *Queue) End(ctx context.Context, tx *engine.Tx, j *job.Job, o job.Outcome, d Decided) (entry activity.Entry, next policy.Next, err error) {
 	t, err := q.TypeOf(ctx, tx, j.Type)
 	if err != nil {
 		return entry, next, err

@@ -20,15 +20,6 @@ const ingestMax = 500
 // ingest completes rows inserted by plain SQL, applies windows, and logs the jobs. It rejects invalid rows. more is true
 // after a full batch. If it had to leave the whole batch, those rows wait for the next poll.
 func (q *Queue) ingest(ctx context.Context, w workers.Worker) (more bool, err error) {
-	more, err = q.ingestSome(ctx, w, true)
-	if engine.IsLockTimeout(err) { // another transaction may hold the key of an invalid row
-		more, err = q.ingestSome(ctx, w, false)
-	}
-	return more, texts.Wrap(err, "take in rows of %s", q.Name)
-}
-
-// ingestSome ingests one batch. It rejects invalid rows, or leaves them for later.
-func (q *Queue) ingestSome(ctx context.Context, w workers.Worker, refuse bool) (more bool, err error) {
 	err = q.db.SQL.TxInParts(ctx, nil, func(tx *engine.Tx) error {
 		var found []*job.Job
 		if err := tx.Read(ctx, q.inserted(tx, &found)); err != nil {
@@ -46,7 +37,7 @@ func (q *Queue) ingestSome(ctx context.Context, w workers.Worker, refuse bool) (
 			}
 			entries = append(entries, q.Entry(j, activity.Added))
 		}
-		if err := q.logAs(ctx, tx, w, entries); err != nil || !refuse {
+		if err := q.logAs(ctx, tx, w, entries); err != nil {
 			return err
 		}
 		invalid, err := q.withFreeKeys(ctx, tx, invalid)
@@ -56,7 +47,7 @@ func (q *Queue) ingestSome(ctx context.Context, w workers.Worker, refuse bool) (
 		more = more || len(found) == ingestMax && len(invalid) > 0
 		return q.Reject(ctx, tx, w, invalid...)
 	})
-	return more, err
+	return more, texts.Wrap(err, "take in rows of %s", q.Name)
 }
 
 // inserted is the query for rows inserted by plain SQL. It reads data, which may be large, only if texts may have any bytes.

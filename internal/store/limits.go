@@ -3,9 +3,7 @@ package store
 import (
 	"context"
 	"database/sql"
-	"maps"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/hipq/hipq/internal/claim"
@@ -71,12 +69,12 @@ func (q *Queue) RateWait(row ShardRow, now time.Time) time.Duration {
 // What is in use of a limit is the weight of the jobs that count: those that a worker has locked or runs, and those that await an
 // answer. Of the latter there may be many, so their sum for a shard is remembered, and their sums for groups are read one by one.
 
-// Weights is the query for the weight of the jobs that meet a condition. It calls f for each value of a column.
-func Weights[K any](q *Queue, column, where string, f func(of K, used int)) engine.Query {
+// Weights is the query for the weight of the jobs that meet a condition with these parameters. It calls f for each value of a column.
+func Weights[K any](q *Queue, column, where string, f func(of K, used int), args ...any) engine.Query {
 	query := "SELECT " + column + ", SUM(throttle_factor + 0.0) FROM " + q.table + " " + q.ClaimIndex() + " WHERE " + where + " GROUP BY " + column
 	var of K
 	var sum sql.NullFloat64 // a float, because invalid weights may have a sum that is no integer
-	return engine.Query{SQL: query, Scan: engine.Into(func() { f(of, int(min(sum.Float64, math.MaxInt32))) }, &of, &sum)}
+	return engine.Query{SQL: query, Args: args, Scan: engine.Into(func() { f(of, int(min(sum.Float64, math.MaxInt32))) }, &of, &sum)}
 }
 
 // recountAfter is when a round sums up the awaiting jobs again if the first in line has no room by the last sum, and
@@ -102,22 +100,20 @@ func (t *turn) recount(ctx context.Context) error {
 
 // lookAt adds the limits of groups, as far as they aren't there yet, and returns the new ones.
 func (t *turn) lookAt(ctx context.Context, groups map[string]bool) (added []string, err error) {
-	var args []any
 	for g := range groups {
 		limit := t.LimitOf(g)
 		if limit < 1 || t.Limits[claim.Scope(g)] != nil {
 			continue
 		}
 		t.Limits[claim.Scope(g)] = &claim.Limit{Max: limit, Whole: limit, Used: t.running[g]}
-		added, args = append(added, g), append(args, g)
+		added = append(added, g)
 	}
 	if len(added) == 0 || !t.awaiting {
 		return added, nil
 	}
-	where := schema.Awaits + " AND" + t.inShard(t.shard) + " AND part IN " + engine.In(len(args))
-	sum := Weights(t.Queue, "part", where, func(group string, used int) { t.Limits[claim.Scope(group)].Used += used })
-	sum.Args = args
-	return added, t.tx.Read(ctx, sum)
+	where := schema.Awaits + " AND" + t.inShard(t.shard) + " AND part IN " + engine.In(len(added))
+	add := func(group string, used int) { t.Limits[claim.Scope(group)].Used += used }
+	return added, t.tx.Read(ctx, Weights(t.Queue, "part", where, add, engine.Args(added)...))
 }
 
 // countSent adds a job that was sent, and awaits an answer now, to the sum of its shard.
@@ -145,24 +141,4 @@ func freed(jobs ...*job.Job) map[shardGroup]bool {
 		}
 	}
 	return all
-}
-
-// usedIn returns what is in use of groups, of all shards in one query, and how many jobs it has read.
-func (q *Queue) usedIn(ctx context.Context, tx *engine.Tx, groups map[shardGroup]bool) (used map[shardGroup]int, read int, err error) {
-	used = map[shardGroup]int{}
-	if len(groups) == 0 {
-		return used, 0, nil
-	}
-	from := "SELECT shard, throttle_group, throttle_factor + 0.0 FROM " + q.table + " " + q.ClaimIndex() + " WHERE "
-	names := texts.Map(slices.Collect(maps.Keys(groups)), func(p shardGroup) any { return p.group })
-	query := from + schema.Runs + " UNION ALL " + from + schema.Awaits + " AND part IN " + engine.In(len(names))
-	err = tx.Read(ctx, engine.Query{SQL: query, Args: names, Scan: engine.EachRow(func(row *sql.Rows) error {
-		var p shardGroup
-		var factor sql.NullFloat64
-		err := row.Scan(&p.shard, &p.group, &factor)
-		used[p] = int(min(float64(used[p])+factor.Float64, math.MaxInt32))
-		read++
-		return err
-	})})
-	return used, read, err
 }

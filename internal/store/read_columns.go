@@ -119,8 +119,17 @@ func (q *Queue) reader(of Selection, others ...any) func(*sql.Rows) (*job.Job, e
 			if err != nil && j.Invalid == nil && name != "progress_time" {
 				j.Invalid = fmt.Errorf("%w: %s: %w", job.ErrInvalid, name, err)
 			}
-			if c.null || err != nil {
-				leave(&j.Left, name)
+			if c.null || err != nil { // also unreadable, because a retry must not get 0
+				switch name {
+				case "timeout":
+					j.Left.Timeout = true
+				case "priority":
+					j.Left.Priority = true
+				case "throttle_factor":
+					j.Left.ThrottleFactor = true
+				case "time_windows":
+					j.Left.Windows = true
+				}
 			}
 		}
 		if j.Attempt == 0 {
@@ -136,20 +145,6 @@ func (q *Queue) reader(of Selection, others ...any) func(*sql.Rows) (*job.Job, e
 			j.Invalid = job.ErrWeightless
 		}
 		return &j, nil
-	}
-}
-
-// leave notes that the job leaves a column to its type. An unreadable column counts too, because a retry must not get 0.
-func leave(l *job.Left, column string) {
-	switch column {
-	case "timeout":
-		l.Timeout = true
-	case "priority":
-		l.Priority = true
-	case "throttle_factor":
-		l.ThrottleFactor = true
-	case "time_windows":
-		l.Windows = true
 	}
 }
 

@@ -132,15 +132,13 @@ func (q *Queue) register(ctx context.Context, reshard bool) error {
 		if err := tx.Read(ctx, registrations(q.db, "= ? "+q.db.SQL.ForUpdate, []any{q.Name}, func(r queueRecord) { locked = r })); err != nil {
 			return err
 		}
-		columns := []string{"queue", "throttle_limit", "keep_finished", "keep_failed", "settings"}
-		values := []any{q.Name, want.ThrottleLimit, want.KeepFinished, want.KeepFailed, want.Settings}
-		switch err := q.otherwise(locked); {
-		case locked.Division < 1: // unregistered, or overwritten by hand
-			columns, values = append(columns, "division"), append(values, want.Division)
-		case err != nil && (!reshard || !errors.Is(err, ErrLimits)):
+		if err := q.otherwise(locked); locked.Division > 0 && err != nil && (!reshard || !errors.Is(err, ErrLimits)) {
 			return err
-		}
-		if err := tx.Upsert(ctx, q.db.Queues(), 1, columns, values); err != nil {
+		} // a division below 1 is unregistered, or overwritten by hand
+		err := tx.Write(ctx, "UPDATE "+q.db.Queues()+" SET throttle_limit = ?, keep_finished = ?, keep_failed = ?, settings = ?,"+
+			" division = CASE WHEN division < 1 THEN ? ELSE division END WHERE queue = ?",
+			want.ThrottleLimit, want.KeepFinished, want.KeepFailed, want.Settings, want.Division, q.Name)
+		if err != nil {
 			return err
 		}
 		for _, r := range changed {

@@ -138,20 +138,15 @@ func (r rescue) decidedHere() Types {
 		asked[t] = c.RetryHandler
 	}
 	maps.Copy(asked, r.handled)
-	var here, others Types
+	var here, others []string
 	for t, is := range asked {
-		switch {
-		case t == job.AllTypes:
-		case is:
+		if is {
 			others = append(others, t)
-		default:
+		} else {
 			here = append(here, t)
 		}
 	}
-	if is, ok := asked[job.AllTypes]; ok && !is {
-		here = slices.Concat(here, Types{job.AllTypes}, others)
-	}
-	return here
+	return TypesOf(here, others)
 }
 
 // endAll rescues jobs in one transaction. It skips rows and keys that another transaction locks: a later poll finds them.
@@ -241,7 +236,7 @@ func (r rescue) end(ctx context.Context, tx *engine.Tx, s stuck, j *job.Job) ([]
 	answered := j.Status == job.StatusAnswered && o.Verdict == job.Failed // no retry handler decides about it
 	switch {
 	case !asked || !o.Verdict.IsError() || answered:
-		entry, err := r.End(ctx, tx, j, o, Decided{})
+		entry, _, err := r.End(ctx, tx, j, o, Decided{})
 		return []activity.Entry{entry}, err
 	case j.Status == job.StatusUndecided:
 		return nil, nil

@@ -45,16 +45,14 @@ func NewRound(w workers.Worker) Round {
 type Done struct {
 	// Started are the jobs to run now.
 	Started []*job.Job
+	// Ended are attempts that are over, with their Ends. The outcome is the answer's if one, not the handler, ended the attempt.
+	Ended []Settled
 	// Resting are failed attempts, under the worker's lock, for which its retry handlers must decide now.
 	Resting []Settled
 	// Unsettled are attempts whose rows another transaction locks, for a later round.
 	Unsettled []Settled
-	// Ended maps a job's id to what its attempt made of it, except plain successes.
-	Ended map[int64]End
-	// Answered maps a job's id to its outcome if an answer, not the handler, ended the attempt.
-	Answered map[int64]job.Outcome
-	// Lost are the jobs whose settlement changed nothing, because the worker had lost its lock.
-	Lost []*job.Job
+	// Lost are those whose settlement changed nothing, because the worker had lost its lock.
+	Lost []Settled
 	// Missed says that no job started, and that other transactions had locked or started some that were due.
 	Missed bool
 	// More says that more slots, or a longer look, might have started more jobs.
@@ -65,7 +63,8 @@ type Done struct {
 	WaitsForLimit bool
 }
 
-// End is what an attempt made of its job: its status, and when it runs again.
+// End is what an attempt made of its job: its status, and when it runs again. The status is empty if an earlier try wrote it,
+// whose commit got no reply.
 type End struct {
 	Status job.Status
 	At     time.Time
@@ -75,9 +74,8 @@ type End struct {
 type Settled struct {
 	Job     *job.Job
 	Outcome job.Outcome
-	// LeaveAs is the status in which a failed job waits for a retry handler: deciding for one of this worker, undecided for one
-	// of any worker. Empty leaves it to the policy.
-	LeaveAs job.Status
+	// Asks says that after an error a retry handler of this worker decides, not the policy.
+	Asks bool
 	// NotBegun says that no handler saw the attempt, so it can't show whether the job kills its workers.
 	NotBegun bool
 	// Asked says that the attempt was settled before, and a retry handler has been asked since.
@@ -86,6 +84,8 @@ type Settled struct {
 	Progress *job.Progress
 	// Tell, if set, is for the worker to call when the attempt's end is stored.
 	Tell func(job.Outcome, End)
+	// End is what a round made of it.
+	End End
 	Decided
 }
 
@@ -123,7 +123,7 @@ func (q *Queue) Round(ctx context.Context, r Round) (Done, error) {
 		if first.finished != len(first.finishing) {
 			return errNotAsLeft
 		}
-		done = Done{Answered: map[int64]job.Outcome{}, Ended: map[int64]End{}}
+		done = Done{}
 		slots := r.Slots
 		if again {
 			if done.Started, err = q.startedUnder(ctx, tx, r); err != nil {

@@ -56,7 +56,8 @@ func (c settlement) settle(ctx context.Context, first *firstRead) error {
 	finished := slices.Concat(first.finishing, plain)
 	var silent []Settled
 	for _, s := range finished {
-		if s.Outcome.Output == "" {
+		s.End.Status = job.StatusFinished
+		if c.done.Ended = append(c.done.Ended, s); s.Outcome.Output == "" {
 			silent = append(silent, s)
 			continue
 		}
@@ -80,11 +81,7 @@ func (c settlement) settle(ctx context.Context, first *firstRead) error {
 }
 
 func jobsOf(list []Settled) []*job.Job {
-	jobs := make([]*job.Job, len(list))
-	for i, s := range list {
-		jobs[i] = s.Job
-	}
-	return jobs
+	return texts.Map(list, func(s Settled) *job.Job { return s.Job })
 }
 
 // ran selects the rows of attempts, with their durations. Many short ones took 0 ms.
@@ -195,7 +192,12 @@ func (c settlement) lookForAbsent(ctx context.Context, absent []Settled) error {
 		if row, ok := rows[s.Job.ID]; ok && row.isOf(s) {
 			c.done.Unsettled = append(c.done.Unsettled, s)
 		} else if !working {
-			c.done.Lost = append(c.done.Lost, s.Job)
+			c.done.Lost = append(c.done.Lost, s)
+		} else {
+			if s.Outcome.Verdict == job.Finished && !c.async(s.Job.Type) {
+				s.End.Status = job.StatusFinished
+			}
+			c.done.Ended = append(c.done.Ended, s)
 		}
 	}
 	return nil
@@ -208,12 +210,12 @@ func (c settlement) settleOne(ctx context.Context, row settling, s Settled) ([]a
 	if o.Verdict == job.Finished && c.async(j.Type) {
 		o.Verdict = job.Sent
 	}
-	asks := s.LeaveAs != "" && !s.Asked
+	asks := s.Asks && !s.Asked
 	if j.Status = row.Status; row.Status != job.StatusRunning && !s.Asked {
 		// By an answer while the handler ran, which overrides the handler; or by a commit whose reply was lost.
 		said := (&job.Job{Status: row.Status, Error: row.Error, RetryOverride: row.Override}).Outcome(c.tx.Now)
 		said.Ran, said.Output = o.Ran, o.Output
-		o, c.done.Answered[j.ID] = said, said
+		o, s.Outcome = said, said
 		asks = asks && (row.Status != job.StatusAnswered || o.Verdict != job.Failed) // otherwise the answer ends the job
 	}
 	if row.Stopping && o.Verdict != job.Finished { // work that was only sent isn't done
@@ -225,19 +227,19 @@ func (c settlement) settleOne(ctx context.Context, row settling, s Settled) ([]a
 	}
 	switch {
 	case o.Verdict == job.Sent:
-		c.done.Ended[j.ID] = End{Status: job.StatusAwaiting}
+		s.End.Status = job.StatusAwaiting
+		c.done.Ended = append(c.done.Ended, s)
 		return nil, c.await(ctx, c.tx, j, o)
 	case asks && o.Verdict.IsError():
-		if s.LeaveAs == job.StatusDeciding {
-			s.Outcome, s.Asked = o, true
-			c.done.Resting = append(c.done.Resting, s)
-		}
-		return nil, c.Leave(ctx, c.tx, j, o, s.LeaveAs)
+		s.Outcome, s.Asked = o, true
+		c.done.Resting = append(c.done.Resting, s)
+		return nil, c.Leave(ctx, c.tx, j, o, job.StatusDeciding)
 	}
-	entry, next, err := c.end(ctx, c.tx, j, o, s.Decided)
-	if c.done.Ended[j.ID] = (End{Status: next.Status}); !next.Status.IsFinal() {
-		c.done.Ended[j.ID] = End{next.Status, next.Scheduled}
+	entry, next, err := c.End(ctx, c.tx, j, o, s.Decided)
+	if s.End.Status = next.Status; !next.Status.IsFinal() {
+		s.End.At = next.Scheduled
 	}
+	c.done.Ended = append(c.done.Ended, s)
 	return []activity.Entry{entry}, err
 }
 

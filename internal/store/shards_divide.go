@@ -90,7 +90,7 @@ func (q shards) divideShares(ctx context.Context, now *job.Job) error {
 		if now == nil && !q.mayDivide(rows, used) {
 			return nil
 		}
-		if err := q.writeShares(ctx, tx, rows, used, demandsOf(rows, waits, now)); err != nil {
+		if err := q.writeShares(ctx, tx, rows, used, waits, now); err != nil {
 			return err
 		}
 		return tx.Write(ctx, "UPDATE "+q.db.Shards()+" SET divide_time = ? WHERE queue = ?", tx.Now.UnixMicro(), q.Name)
@@ -132,12 +132,10 @@ func (q shards) waitingByShard(ctx context.Context) ([]waiting, error) {
 	return all, nil
 }
 
-// demands are what each shard could use beyond what it has of the limit and of the rate.
-type demands struct{ limits, rates []policy.Demand }
-
-// demandsOf are those of shards whose jobs are due, and a recent claim lacked room for them. A job that should start now comes first.
-func demandsOf(rows []ShardRow, waits []waiting, now *job.Job) demands {
-	limits, rates := make([]policy.Demand, len(rows)), make([]policy.Demand, len(rows))
+// demandsOf are what each shard could use beyond what it has of the limit and of the rate: those whose jobs are due, and a recent
+// claim lacked room for them. A job that should start now comes first.
+func demandsOf(rows []ShardRow, waits []waiting, now *job.Job) (limits, rates []policy.Demand) {
+	limits, rates = make([]policy.Demand, len(rows)), make([]policy.Demand, len(rows))
 	for i, r := range rows {
 		due, first, since := waits[i].due, max(waits[i].first, r.waitFactor, 1), r.WaitSince
 		switch {
@@ -151,7 +149,7 @@ func demandsOf(rows []ShardRow, waits []waiting, now *job.Job) demands {
 		limits[i] = policy.Demand{Wants: min(first*due, math.MaxInt32), First: first, Since: since}
 		rates[i] = policy.Demand{Wants: due, First: 1, Since: since}
 	}
-	return demands{limits, rates}
+	return limits, rates
 }
 
 // oneAtATime lets only the shard that has waited longest come before those that use their shares. Room that changes hands is
@@ -174,12 +172,12 @@ func oneAtATime(limits []policy.Demand) {
 // writeShares divides the queue's limit and its rate among the shards. The transaction holds all their turns. It uses the
 // registered limit and rate: otherwise workers with old and new configs would alternate divisions of different limits. One
 // shard needs no division.
-func (q shards) writeShares(ctx context.Context, tx *engine.Tx, rows []ShardRow, used map[int]int, d demands) error {
+func (q shards) writeShares(ctx context.Context, tx *engine.Tx, rows []ShardRow, used map[int]int, waits []waiting, now *job.Job) error {
 	o, err := q.registeredOptions(ctx, tx)
 	if err != nil || o.Name == "" || len(rows) == 1 {
 		return err
 	}
-	limits, rates := d.limits, d.rates
+	limits, rates := demandsOf(rows, waits, now)
 	if o.ThrottleLimit > 0 {
 		for place, n := range used {
 			shard, ok := q.shardOf(place)

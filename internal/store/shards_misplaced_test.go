@@ -99,13 +99,13 @@ func TestMisplacedError(t *testing.T) {
 		s.add(inRegion("east", 1), inRegion("west", 1))
 		jobs := s.start("w", 9)
 		data := inRegion("north", 1).Data
-		resting := s.do(s.newRound("w", 0, store.Settled{Job: jobs[0], Outcome: job.Outcome{Verdict: job.TryAgain, Error: "e"}, LeaveAs: job.StatusDeciding})).Resting
+		resting := s.do(s.newRound("w", 0, store.Settled{Job: jobs[0], Outcome: job.Outcome{Verdict: job.TryAgain, Error: "e"}, Asks: true})).Resting
 		require(t, len(resting) == 1, "%d rest", len(resting))
 		resting[0].Decision = &job.Decision{Again: true, Data: &data}
 		s.do(s.newRound("w", 0, resting...))
 		got, want := s.place(jobs[0].ID), s.place(s.add(inRegion("north", 1))[0].ID)
 		ensure(t, got == want, "with its new data it is at %d, want %d", got, want)
-		s.do(s.newRound("w", 0, store.Settled{Job: jobs[1], Outcome: job.Outcome{Verdict: job.TryAgain, Error: "e"}, LeaveAs: job.StatusUndecided}))
+		s.fail(job.StatusUndecided, job.Outcome{Verdict: job.TryAgain, Error: "e"}, jobs[1])
 		s.exec("UPDATE shop_emails SET shard = 3 WHERE id = ?", jobs[1].ID)
 		s.upkeep()
 		s.upkeep() // it has its place now
@@ -184,7 +184,7 @@ func TestNewDataByWhoKnowsNoShards(t *testing.T) {
 		north := s.place(s.add(inRegion("north", 1))[0].ID)
 		require(t, jobs[0].Place != north, "both regions are in one shard")
 		by := must[*queue.Queue](t)(queue.New(s.db, queue.Options{Name: "emails", Types: s.Types}))
-		again := store.Settled{Job: jobs[0], Outcome: job.Outcome{Verdict: job.TryAgain, Error: "e"}, LeaveAs: job.StatusDeciding}
+		again := store.Settled{Job: jobs[0], Outcome: job.Outcome{Verdict: job.TryAgain, Error: "e"}, Asks: true}
 		r := s.newRound("w", 0, again)
 		r.Candidates = nil
 		resting := must[store.Done](t)((*store.Queue)(by).Round(t.Context(), r)).Resting

@@ -16,11 +16,16 @@ import (
 // StartNow locks and starts one waiting job. It ignores the job's time and windows, the order, and a pause, but not the
 // limits or the rate. It fails with ErrStarted, ErrFinal, ErrNotFound, ErrNotIngested or ErrNoRoom, or with ErrLocked if a
 // worker has the job. It may be repeated with the same round.
-func (q *Queue) StartNow(ctx context.Context, r Round, id int64) (*job.Job, error) {
-	j, err := q.tryNow(ctx, r, id)
-	if errors.Is(err, errShareFull) {
+func (q *Queue) StartNow(ctx context.Context, r Round, id int64) (j *job.Job, err error) {
+	try := func(tx *engine.Tx) (err error) {
+		if j, err = q.Get(ctx, tx, id, q.db.SQL.ForUpdate); err != nil || j.Token == r.Token && j.Status == job.StatusRunning {
+			return err
+		}
+		return q.startOne(ctx, tx, r, j)
+	}
+	if err = q.db.SQL.Tx(ctx, try); errors.Is(err, errShareFull) {
 		if err = q.shards().divideShares(ctx, j); err == nil {
-			j, err = q.tryNow(ctx, r, id)
+			err = q.db.SQL.Tx(ctx, try)
 		}
 	}
 	return j, texts.Wrap(err, "start job %d of %s", id, q.Name)
@@ -28,16 +33,6 @@ func (q *Queue) StartNow(ctx context.Context, r Round, id int64) (*job.Job, erro
 
 // errShareFull is the ErrNoRoom of a job whose shard has too small a share: other shards may have some left.
 var errShareFull = fmt.Errorf("%w: hipq why says what its shard holds", ErrNoRoom)
-
-func (q *Queue) tryNow(ctx context.Context, r Round, id int64) (j *job.Job, err error) {
-	err = q.db.SQL.Tx(ctx, func(tx *engine.Tx) (err error) {
-		if j, err = q.Get(ctx, tx, id, q.db.SQL.ForUpdate); err != nil || j.Token == r.Token && j.Status == job.StatusRunning {
-			return err
-		}
-		return q.startOne(ctx, tx, r, j)
-	})
-	return j, err
-}
 
 func (q *Queue) startOne(ctx context.Context, tx *engine.Tx, r Round, j *job.Job) error {
 	switch {

@@ -89,8 +89,11 @@ func (q *Queue) Poll(ctx context.Context, types Types) (l Poll, err error) {
 	if l.Stuck = stuck > 0; searching && !l.Stuck {
 		q.stuck.rest(shardGroup{}, lockedJobs, 0)
 	}
-	if err := q.stillAgrees(there); err != nil {
-		return Poll{}, err
+	if agreed := q.agreed.Load(); agreed == nil || *agreed != there {
+		if err := q.otherwise(there); err != nil {
+			return Poll{}, fmt.Errorf("changed since this worker started: %w", err)
+		}
+		q.agreed.Store(&there)
 	}
 	for i := range l.Shards {
 		l.Shards[i] = l.Shards[i] && !paused
@@ -110,18 +113,6 @@ func (q *Queue) Poll(ctx context.Context, types Types) (l Poll, err error) {
 		l.RoomMayCome, err = q.otherMayStart(ctx, ofTypes, names)
 	}
 	return l, err
-}
-
-// stillAgrees returns an ErrShards if a registration that was right no longer is.
-func (q *Queue) stillAgrees(there queueRecord) error {
-	if agreed := q.agreed.Load(); agreed != nil && *agreed == there {
-		return nil
-	}
-	if err := q.otherwise(there); err != nil {
-		return fmt.Errorf("changed since this worker started: %w", err)
-	}
-	q.agreed.Store(&there)
-	return nil
 }
 
 // otherMayStart says whether a job in line is another worker's, who starts it as soon as it has room, or has started one since

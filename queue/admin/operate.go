@@ -93,7 +93,7 @@ func (q *Queue) Stop(ctx context.Context, id int64) (asked string, err error) {
 			return tx.Write(ctx, "UPDATE "+q.s.Table()+" "+q.s.DB().SQL.ByID+" SET stopping = 1 WHERE id = ?", id)
 		}
 		o := job.Outcome{Verdict: job.Stopped, Error: job.Cancelled, Result: j.Result, Output: j.Output, Ran: j.Outcome(tx.Now).Ran}
-		entry, err := q.s.End(ctx, tx, j, o, store.Decided{})
+		entry, _, err := q.s.End(ctx, tx, j, o, store.Decided{})
 		if err != nil {
 			return err
 		}

@@ -167,14 +167,16 @@ func (d *dispatcher) free(s *source) (*shard, int) {
 	if side := d.side(s); side > 1 {
 		n = min(n, (s.lane.width+side-1)/side) // leave the rest to concurrent rounds
 	}
-	if n < 1 {
+	one, among := s.next(), 1
+	if n < 1 || one == nil {
 		return nil, 0
 	}
-	one, rivals := s.next(), d.rivals(s)
-	if one == nil {
-		return nil, 0
+	for _, other := range d.sources {
+		if other != s && other.mayStart() && other.lane.free() > 0 {
+			among++
+		}
 	}
-	return one, (n + rivals) / (rivals + 1)
+	return one, (n + among - 1) / among
 }
 
 // crowded says that no other round of the source may go out now. On a single-writer database, rounds would block one another.
@@ -204,13 +206,4 @@ func (d *dispatcher) side(s *source) int {
 // isNarrow says that concurrent rounds gain nothing, because the source has too few slots, or other workers' rounds run beside.
 func (d *dispatcher) isNarrow(s *source) bool {
 	return (s.among > 1 || s.lane.width < d.db.SQL.Writers*besideFrom) && !s.store().TakesTurns()
-}
-
-func (d *dispatcher) rivals(s *source) (n int) {
-	for _, other := range d.sources {
-		if other != s && other.mayStart() && other.lane.free() > 0 {
-			n++
-		}
-	}
-	return n
 }

@@ -75,7 +75,7 @@ func TestRoundOfALeftOutQueue(t *testing.T) {
 					r.Slots, r.Candidates = 1, r.shard.candidates
 					s.add(r)
 					if want.Started > 0 {
-						dbtest.Same(t, len(dbtest.Must(r.do(t.Context(), s))(t).Started), 1, "started")
+						dbtest.Same(t, len(dbtest.Must(s.store().Round(t.Context(), r.Round))(t).Started), 1, "started")
 					}
 					r.Again = true
 					w.dispatcher.leaveOut("emails", queue.ErrShards)

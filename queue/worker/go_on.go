@@ -133,21 +133,15 @@ func (w *worker) wait() error {
 }
 
 // listen has the loop wake up when this program adds jobs by a source's Queue.
-func (w *worker) listen() (stop func()) {
-	var stops []func()
+func (w *worker) listen() {
 	for _, s := range w.sources {
-		stops = append(stops, s.store().OnAdded(func() {
+		s.store().OnAdded(w.work, func() {
 			s.added.Store(true)
 			select {
 			case w.added <- struct{}{}:
 			default:
 			}
-		}))
-	}
-	return func() {
-		for _, stop := range stops {
-			stop()
-		}
+		})
 	}
 }
 
@@ -185,7 +179,7 @@ func (w *worker) overdue() error {
 			blocked = append(blocked, fmt.Sprintf("%s %v", s.Name, list))
 		}
 	}
-	if missed := w.missed.Load(); blocked != nil && (missed == nil || engine.IsLockTimeout(*missed)) {
+	if missed := w.missed.Load(); blocked != nil && (missed == nil || engine.IsLockTimeout(missed.error)) {
 		if !w.stopped() {
 			w.quietSince = time.Time{} // while the lock can be renewed, finished jobs don't run again
 			return nil

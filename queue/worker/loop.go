@@ -36,10 +36,15 @@ type loop struct {
 	// pausedUntil is when to use an unresponsive database again. awaySince is when it stopped answering, or zero.
 	pausedUntil, awaySince time.Time
 	// missed is the last database error, or nil.
-	missed   atomic.Pointer[error]
-	missedAt atomic.Pointer[time.Time]
+	missed atomic.Pointer[miss]
 	// answered is when the database last answered.
 	answered atomic.Pointer[time.Time]
+}
+
+// miss is a database error, and when it came.
+type miss struct {
+	error
+	at time.Time
 }
 
 // task runs do beside the loop, and then its result in the loop.

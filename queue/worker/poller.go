@@ -94,7 +94,8 @@ func (p *poller) next() (next *source, at time.Time) {
 	}
 	for _, s := range p.sources {
 		from := s.nextPoll
-		if s.waits() && (s.outs(false) > 0 || s.isAboutToLook()) { // a round looks at what a poll would find, and more rounds would follow
+		soon := time.Until(s.startsAt())
+		if s.waits() && (s.outs(false) > 0 || soon > 0 && soon < waitingEvery) { // a round looks at what a poll would find, and more rounds would follow
 			from = slices.MaxFunc([]time.Time{from, s.seenSince.Add(5 * pollEvery)}, time.Time.Compare)
 		}
 		if s.pollSent.IsZero() && from.Before(at) {
@@ -102,12 +103,6 @@ func (p *poller) next() (next *source, at time.Time) {
 		}
 	}
 	return next, at
-}
-
-// isAboutToLook says that a round waits for a moment to look at jobs that wait.
-func (s *source) isAboutToLook() bool {
-	soon := time.Until(s.startsAt())
-	return soon > 0 && soon < waitingEvery
 }
 
 // until returns how long no poll is due.

@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -87,7 +86,14 @@ func (d *dispatcher) send(s *source, r *round) {
 		r.Stopped = func() error { return gone } // it only finds what an earlier try has started
 	}
 	d.task(func() func() error {
-		done, err := r.do(d.work, s)
+		var done store.Done
+		var err error
+		if r.decides {
+			done.Resting, err = s.store().Undecided(d.work, r.Round, s.asked)
+			done.More = len(done.Resting) >= r.Slots
+		} else {
+			done, err = s.store().Round(d.work, r.Round)
+		}
 		took := time.Since(r.sent)
 		return func() error {
 			r.isOut = false
@@ -95,7 +101,10 @@ func (d *dispatcher) send(s *source, r *round) {
 			case engine.IsLockTimeout(err):
 				d.Log.Log(d.work, levelOf(r.Again), "another transaction holds what a round needs", "queue", s.Name, "settling", len(r.Settle), "waited", took)
 				d.miss(err)
-				d.part(s, r, err)
+				if r.Slots > 0 {
+					s.vain = err
+				}
+				d.part(s, r)
 				return nil
 			case len(r.Settle) > 0 && !r.shrunk && engine.IsTooLarge(err):
 				d.shrink(s, r, err)
@@ -115,18 +124,9 @@ func (d *dispatcher) send(s *source, r *round) {
 	})
 }
 
-func (r *round) do(ctx context.Context, s *source) (done store.Done, err error) {
-	if r.decides {
-		done.Resting, err = s.store().Undecided(ctx, r.Round, s.asked)
-		done.More = len(done.Resting) >= r.Slots
-		return done, err
-	}
-	return s.store().Round(ctx, r.Round)
-}
-
 // part repeats a round in parts, because another transaction holds its turn or a result's lock. Each result gets its own
 // round, so that only the blocked one waits. A round of one result waits for the next poll.
-func (d *dispatcher) part(s *source, r *round, err error) {
+func (d *dispatcher) part(s *source, r *round) {
 	settle := r.Settle
 	if r.Slots == 0 {
 		s.remove(r)
@@ -135,7 +135,6 @@ func (d *dispatcher) part(s *source, r *round, err error) {
 			return
 		}
 	} else {
-		s.vain = err
 		r.Settle, r.Again, r.apart = nil, true, true // an earlier try may have been committed
 	}
 	for one := range slices.Chunk(settle, 1) {
@@ -146,9 +145,7 @@ func (d *dispatcher) part(s *source, r *round, err error) {
 // shrink repeats a round of which the server can't take a statement: in parts, or the one result as an error.
 func (d *dispatcher) shrink(s *source, r *round, err error) {
 	if r.Slots > 0 || len(r.Settle) > 1 {
-		vain := s.vain
-		d.part(s, r, err)
-		s.vain = vain // no other transaction was in its way
+		d.part(s, r)
 		return
 	}
 	e := &r.Settle[0]
@@ -198,14 +195,32 @@ func (d *dispatcher) drop(s *source, r *round) {
 
 func (d *dispatcher) land(s *source, r *round, done store.Done) {
 	s.remove(r)
-	d.count(s, r, done)
+	for _, e := range done.Ended {
+		d.count(e)
+	}
+	for _, e := range done.Lost {
+		d.summary.Lost++
+		d.Log.Warn("lock lost: the outcome changes nothing", "queue", s.Name, "job", e.Job.ID, "attempt", e.Job.Attempt)
+	}
+	for _, e := range slices.Concat(done.Ended, done.Lost) {
+		if e.Tell != nil {
+			e.Tell(e.Outcome, e.End)
+		}
+	}
 	d.addApart(s, done.Unsettled, resultPause)
 	for _, u := range done.Resting {
+		if !r.decides { // otherwise the worker that ran it has counted it
+			d.summary.Errors++
+		}
 		if u.Asked = true; u.Outcome.Verdict == job.Stopped {
 			s.ended = append(s.ended, u) // cancelled: no retry handler is asked
 		} else {
 			s.undecided = append(s.undecided, u)
 		}
+	}
+	if len(r.Settle) > 0 {
+		d.foundRoom(s, r.Settle, r.shard)
+		d.changedAt = time.Now()
 	}
 	for _, j := range done.Started {
 		d.runner.begin(s, j)
@@ -221,48 +236,15 @@ func (d *dispatcher) land(s *source, r *round, done store.Done) {
 	}
 }
 
-// tell passes on what an attempt made of its job, unless that isn't decided yet.
-func (d *dispatcher) tell(s *source, e store.Settled, done store.Done) {
-	same := func(u store.Settled) bool { return u.Job == e.Job }
-	if slices.ContainsFunc(done.Unsettled, same) || slices.ContainsFunc(done.Resting, same) {
-		return
+func (d *dispatcher) count(e store.Settled) {
+	switch {
+	case e.Asked: // counted when the attempt ended
+	case e.Outcome.Verdict == job.NotBegun && e.Outcome.IsRelease():
+		d.summary.Finished++
+	case e.Outcome.Verdict == job.Released && e.End.Status == job.StatusFailed, // it was the last, and counts
+		e.Outcome.Verdict.IsError(), slices.Contains([]job.Verdict{job.Stopped, job.Interrupted, job.NotBegun}, e.Outcome.Verdict):
+		d.summary.Errors++
+	default:
+		d.summary.Finished++
 	}
-	end, ok := done.Ended[e.Job.ID]
-	if t, _ := s.store().Configured(e.Job.Type); !ok && e.Outcome.Verdict == job.Finished && !t.Async && !slices.Contains(done.Lost, e.Job) {
-		end.Status = job.StatusFinished
-	}
-	if e.Tell != nil {
-		e.Tell(e.Outcome, end)
-	}
-	if d.Settled != nil {
-		d.Settled(Attempt{copied(e.Job), e.Outcome, end.Status, end.At})
-	}
-}
-
-func (d *dispatcher) count(s *source, r *round, done store.Done) {
-	if len(r.Settle) == 0 {
-		return
-	}
-	for _, e := range r.Settle {
-		if o, ok := done.Answered[e.Job.ID]; ok {
-			e.Outcome = o
-		}
-		d.tell(s, e, done)
-		switch {
-		case slices.Contains(done.Lost, e.Job):
-			d.summary.Lost++
-			d.Log.Warn("lock lost: the outcome changes nothing", "queue", s.Name, "job", e.Job.ID, "attempt", e.Job.Attempt)
-		case slices.ContainsFunc(done.Unsettled, func(u store.Settled) bool { return u.Job == e.Job }):
-		case e.Asked: // counted when the attempt ended
-		case e.Outcome.Verdict == job.NotBegun && e.Outcome.IsRelease():
-			d.summary.Finished++
-		case e.Outcome.Verdict == job.Released && done.Ended[e.Job.ID].Status == job.StatusFailed, // it was the last, and counts
-			e.Outcome.Verdict.IsError(), slices.Contains([]job.Verdict{job.Stopped, job.Interrupted, job.NotBegun}, e.Outcome.Verdict):
-			d.summary.Errors++
-		default:
-			d.summary.Finished++
-		}
-	}
-	d.foundRoom(s, r.Settle, r.shard)
-	d.changedAt = time.Now()
 }

@@ -32,10 +32,8 @@ func (r *runner) begin(s *source, j *job.Job) {
 	s.occupy(1)
 	r.summary.Started++
 	j.MaxAttempts = s.store().MaxAttempts(j)
-	a, here := &attempt{runner: r, source: s, Settled: store.Settled{Job: j}, began: time.Now()}, s.store().Abandoned()
-	if s.retryHandler(j.Type) != nil {
-		a.LeaveAs = job.StatusDeciding
-	}
+	asks := s.retryHandler(j.Type) != nil
+	a, here := &attempt{runner: r, source: s, Settled: store.Settled{Job: j, Asks: asks}, began: time.Now()}, s.store().Abandoned()
 	if r.Quarantine != nil && j.IsQuarantined() {
 		r.quarantine(a)
 		return

@@ -68,7 +68,7 @@ func (s *source) waits() bool {
 }
 
 // next returns the shard for the next round that starts jobs: the one served longest ago. If all wait for room in a queue
-// with turns, it is the shard with most attempts to settle, whose room the round fills. nil means none.
+// with turns, it is the shard of an attempt to settle, whose room the round fills. nil means none.
 func (s *source) next() (next *shard) {
 	longest := 0
 	for _, one := range s.shards {
@@ -86,18 +86,12 @@ func (s *source) next() (next *shard) {
 	if next != nil || !s.store().TakesTurns() {
 		return next
 	}
-	most := 0
-	ended := map[*shard]int{}
 	for _, e := range s.ended {
-		one := s.numbered(e.Job.Shard())
-		if one == nil || s.isBusy(one) || one.notBefore.After(time.Now()) {
-			continue
-		}
-		if ended[one]++; ended[one] > most {
-			next, most = one, ended[one]
+		if one := s.numbered(e.Job.Shard()); one != nil && !s.isBusy(one) && !one.notBefore.After(time.Now()) {
+			return one
 		}
 	}
-	return next
+	return nil
 }
 
 // isBusy says that the shard takes turns and a round of this source already has or awaits one.

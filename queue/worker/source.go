@@ -160,18 +160,7 @@ func (s *source) wake() {
 
 // only are the types of these names, which are the source's.
 func (s *source) only(names []string) store.Types {
-	return typesOf(names, slices.Concat(s.named(), s.Except))
-}
-
-// typesOf are the types of these names. If job.AllTypes is one, it leaves out the others.
-func typesOf(names, others []string) store.Types {
-	at := slices.Index(names, job.AllTypes)
-	if at < 0 {
-		return names
-	}
-	own := slices.Delete(slices.Clone(names), at, at+1)
-	others = slices.DeleteFunc(others, func(t string) bool { return t == job.AllTypes || slices.Contains(own, t) })
-	return slices.Concat(own, []string{job.AllTypes}, others)
+	return store.TypesOf(names, slices.Concat(s.named(), s.Except))
 }
 
 // owed returns how many slots retry decisions need, now and for attempts that will need one.
@@ -189,7 +178,7 @@ func (s *source) owed() int {
 // resting counts attempts that will wait for this worker's retry handlers.
 func resting(list []store.Settled) (n int) {
 	for _, e := range list {
-		if e.Outcome.Verdict.IsError() && e.LeaveAs == job.StatusDeciding && !e.Asked {
+		if e.Outcome.Verdict.IsError() && e.Asks && !e.Asked {
 			n++
 		}
 	}

@@ -49,7 +49,7 @@ func passes(err error) bool {
 // backAt is when an answer means that the trouble is over. Requests sent before it may be answered during it. A database on a
 // full disk still answers reads; within 4 polls the worker also writes, and fails again.
 func (l *loop) backAt() time.Time {
-	if missed := l.missed.Load(); missed != nil && schema.IsFull(*missed) {
+	if missed := l.missed.Load(); missed != nil && schema.IsFull(missed.error) {
 		return l.pausedUntil.Add(4 * pollEvery)
 	}
 	return l.pausedUntil
@@ -67,22 +67,18 @@ func levelOf(said bool) slog.Level {
 func (l *loop) untilAnswer() time.Duration { return time.Until(l.pausedUntil) }
 
 // miss records a database error. It is safe for concurrent use.
-func (l *loop) miss(err error) {
-	now := time.Now()
-	l.missed.Store(&err)
-	l.missedAt.Store(&now)
-}
+func (l *loop) miss(err error) { l.missed.Store(&miss{err, time.Now()}) }
 
 // away returns why the database is unreachable, unless it has answered since.
 func (l *loop) away() error {
-	missed, at, answered := l.missed.Load(), l.missedAt.Load(), l.answered.Load()
+	missed, answered := l.missed.Load(), l.answered.Load()
 	switch {
-	case missed == nil || at == nil || answered != nil && answered.After(*at) || engine.IsAnswer(*missed) && !engine.IsRefused(*missed):
+	case missed == nil || answered != nil && answered.After(missed.at) || engine.IsAnswer(missed.error) && !engine.IsRefused(missed.error):
 		return nil
-	case errors.Is(*missed, context.Canceled), errors.Is(*missed, context.DeadlineExceeded):
+	case errors.Is(missed, context.Canceled), errors.Is(missed, context.DeadlineExceeded):
 		return schema.ErrNoAnswer
 	}
-	return *missed
+	return missed.error
 }
 
 // hear records that the database answered. It is safe for concurrent use.
@@ -102,7 +98,7 @@ var errWaited = errors.New("waited for the database without success")
 func (l *loop) unanswered(last error) error {
 	ended := last == nil || errors.Is(last, context.Canceled) || errors.Is(last, context.DeadlineExceeded)
 	if missed := l.missed.Load(); ended && missed != nil {
-		last, ended = *missed, false
+		last, ended = missed.error, false
 	}
 	switch {
 	case ended:

@@ -198,7 +198,7 @@ func (w *worker) live(ctx context.Context, begin func() error) (done Summary, er
 	defer stopRenewal()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(w.Grace, func() { w.stopJobs(ErrInterrupted) }) })()
 
-	defer w.listen()()
+	w.listen()
 	if err := begin(); err != nil {
 		return w.summary, errors.Join(err, w.signOff(nil))
 	}

@@ -116,9 +116,6 @@ type Params struct {
 	Close func() string
 	// Ended, if set, is called for each attempt when its handler has ended. What follows isn't decided yet.
 	Ended func(Attempt)
-	// Settled, if set, is called for each attempt when what it made of its job is stored, after a retry handler's decision. The
-	// worker waits for it, so it must return at once.
-	Settled func(Attempt)
 	// Quarantine, if set, runs a job whose last two attempts ended with their workers. It starts a process that calls
 	// TakeOver, and must end when ctx does. It returns nil if the attempt was settled.
 	Quarantine func(ctx context.Context, queue string, j *job.Job) error
@@ -142,10 +139,6 @@ func (p Params) tables() (all []schema.Queue) {
 // Attempt is an attempt whose handler has ended.
 type Attempt struct {
 	Job *job.Job
-	// Outcome is the handler's, or says that the attempt was interrupted, cancelled or, in Settled, answered.
+	// Outcome is the handler's, or says that the attempt was interrupted or cancelled.
 	Outcome job.Outcome
-	// Status is what the job became, in Settled: for example job.StatusFailed. It is empty if others settled the attempt.
-	Status job.Status
-	// RetryAt is when the job runs again; zero if it doesn't.
-	RetryAt time.Time
 }
