@@ -264,7 +264,7 @@ first_overtaken() {
 mutant first_not_noted # nobody lines up
 first_not_noted() {
   queue='FirstIsNotOvertaken|SecondIsNotOvertaken' worker=HeavyJobInALaneOfItsOwn
-  edit internal/store/claim_decide.go 's/\{does\[claim\.LineUp\], now\}/{nil, now}/'
+  edit internal/store/claim_decide.go 's/asked_time = \?", \[\]any\{engine\.At\(c\.tx\.Now\)\}/asked_time = NULL", nil/'
 }
 
 mutant freed_room_unnoted # whoever frees a group's weight lets nobody in: a held job waits for the search that finds all

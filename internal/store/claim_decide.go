@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/hipq/hipq/internal/claim"
@@ -103,32 +104,31 @@ func (c *start) asClaimed(from candidate) claim.Job {
 
 // lineUp writes who waits where.
 func (c *start) lineUp(ctx context.Context, does map[claim.Action][]*job.Job) error {
-	now := engine.At(c.tx.Now)
-	set := func(list []*job.Job, set string, args ...any) error {
-		if len(list) == 0 {
-			return nil
-		}
-		args = append(args, texts.Map(list, func(j *job.Job) any { return j.ID })...)
-		err := c.tx.Write(ctx, "UPDATE "+c.table+" "+c.db.SQL.ByID+" SET "+set+" WHERE id IN "+engine.In(len(list)), args...)
-		return texts.Wrap(err, "line up jobs of %s", c.Name)
-	}
-	err := cmp.Or(
-		set(does[claim.Unask], "asked_time = ?", engine.At(c.tx.Now.Add(-claim.AskLasts))),
-		set(does[claim.Release], "status = 'available', asked_time = NULL"),
-	)
-	for _, waits := range []struct {
-		jobs  []*job.Job
-		asked any
-	}{{does[claim.Hold], nil}, {does[claim.LineUp], now}} {
-		for batch := range slices.Chunk(waits.jobs, setGroupMax) {
-			group, args := c.setGroup(batch)
-			err = cmp.Or(err, set(batch, "status = 'throttled', asked_time = ?"+group, append([]any{waits.asked}, args...)...))
+	for _, of := range []struct {
+		jobs []*job.Job
+		set  string
+		args []any
+	}{
+		{does[claim.Unask], "asked_time = ?", []any{engine.At(c.tx.Now.Add(-claim.AskLasts))}},
+		{does[claim.Release], "status = 'available', asked_time = NULL", nil},
+		{does[claim.Hold], "status = 'throttled', asked_time = NULL", nil},
+		{does[claim.LineUp], "status = 'throttled', asked_time = ?", []any{engine.At(c.tx.Now)}},
+	} {
+		for batch := range slices.Chunk(of.jobs, setGroupMax) {
+			group, groups := c.setGroup(batch)
+			args := slices.Concat(of.args, groups, texts.Map(batch, func(j *job.Job) any { return j.ID }))
+			err := c.tx.Write(ctx, "UPDATE "+c.table+" "+c.db.SQL.ByID+" SET "+of.set+group+" WHERE id IN "+engine.In(len(batch)), args...)
+			if err != nil {
+				return fmt.Errorf("line up jobs of %s: %w", c.Name, err)
+			}
 		}
 	}
 	for _, j := range does[claim.Release] {
-		if err == nil && j.Group != job.None { // and all of its type behind it
-			err = c.releaseHeld(ctx, j.Group, j.Type)
+		if j.Group != job.None { // and all of its type behind it
+			if err := c.releaseHeld(ctx, j.Group, j.Type); err != nil {
+				return err
+			}
 		}
 	}
-	return err
+	return nil
 }

@@ -241,7 +241,7 @@ const overlookedEvery, overlookedPage = 10 * time.Second, 50
 
 // letInOverlooked lets held jobs of the next groups in, if the groups may have room.
 func (q *Queue) letInOverlooked(ctx context.Context) (more bool, err error) {
-	from := q.overlooked.begin(overlookedEvery)
+	q.overlooked.rest(overlookedEvery)                              // meanwhile no other goroutine does
 	switch all := q.ClaimIndex() + " WHERE status = 'throttled'"; { // limits were removed from the config
 	case !q.TakesTurns():
 		return q.makeAvailable(ctx, job.StatusThrottled, all)
@@ -252,6 +252,7 @@ func (q *Queue) letInOverlooked(ctx context.Context) (more bool, err error) {
 			return false, err
 		}
 	}
+	from := *cmp.Or(q.lookedUpTo.Load(), new(shardGroup))
 	at, read := from, 0
 	err = q.db.SQL.TxInParts(ctx, nil, func(tx *engine.Tx) error {
 		at, read = from, 0
@@ -298,6 +299,7 @@ func (q *Queue) letInOverlooked(ctx context.Context) (more bool, err error) {
 		})
 		return q.letIn(ctx, tx, groups)
 	})
-	q.overlooked.rest(at, read, overlookedEvery)
+	q.lookedUpTo.Store(&at)
+	q.overlooked.rest(max(overlookedEvery, restAfter(read)))
 	return more, texts.Wrap(err, "look for held jobs of %s", q.Name)
 }

@@ -104,16 +104,18 @@ func (q *Queue) write(ctx context.Context, tx *engine.Tx, j *job.Job, n policy.N
 		" SET status = ?, error = ?, output = ?, retry_override = ?, scheduled_run_time = ?, wake_time = ?, update_time = ?,"+
 		" uncounted = ?, interrupted = ?, losses = ?, worker_id = ?"+set+
 		" WHERE id = ? AND status NOT IN ('finished', 'failed', 'closed')", append(args, j.ID)...)
-	if err != nil {
-		return fmt.Errorf("settle job %d: %w", j.ID, err)
-	}
 	switch {
-	case n.Status == job.StatusAwaiting:
-		err = q.countSent(ctx, tx, j)
+	case err != nil:
+	case n.Status == job.StatusAwaiting && q.ThrottleLimit > 0 && j.ThrottleFactor > 0: // it counts in the sum of its shard
+		err = tx.Write(ctx, "UPDATE "+q.db.Shards()+" SET awaiting = awaiting + ? WHERE queue = ? AND shard = (SELECT shard FROM "+q.table+" WHERE id = ?)",
+			j.ThrottleFactor, q.Name, j.ID)
 	case (j.Status.Counts() || j.Status == job.StatusThrottled) && !n.Status.Counts():
 		err = q.LetIn(ctx, tx, j) // others of its group may have waited behind it
 	}
-	return cmp.Or(err, q.Discard(ctx, tx, n.Status, []any{j.ID}))
+	if err == nil {
+		err = q.Discard(ctx, tx, n.Status, []any{j.ID})
+	}
+	return texts.Wrap(err, "settle job %d", j.ID)
 }
 
 // Discard deletes jobs that have just become final, if the queue doesn't keep them. What a foreign key or a trigger of the

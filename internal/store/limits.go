@@ -116,16 +116,6 @@ func (t *turn) lookAt(ctx context.Context, groups map[string]bool) (added []stri
 	return added, t.tx.Read(ctx, Weights(t.Queue, "part", where, add, engine.Args(added)...))
 }
 
-// countSent adds a job that was sent, and awaits an answer now, to the sum of its shard.
-func (q *Queue) countSent(ctx context.Context, tx *engine.Tx, j *job.Job) error {
-	if q.ThrottleLimit < 1 || j.ThrottleFactor < 1 {
-		return nil
-	}
-	err := tx.Write(ctx, "UPDATE "+q.db.Shards()+" SET awaiting = awaiting + ? WHERE queue = ? AND shard = (SELECT shard FROM "+q.table+" WHERE id = ?)",
-		j.ThrottleFactor, q.Name, j.ID)
-	return texts.Wrap(err, "count what awaits answers in %s", q.Name)
-}
-
 // shardGroup is a group in a shard, by the shard's number in the tables.
 type shardGroup struct {
 	shard int

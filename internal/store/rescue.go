@@ -270,14 +270,11 @@ func (q *Queue) withFreeKeys(ctx context.Context, tx *engine.Tx, jobs []*job.Job
 // declared dead gets none. It may be repeated: see Round.Token.
 func (q *Queue) Undecided(ctx context.Context, r Round, types Types) (list []Settled, err error) {
 	err = q.db.SQL.Tx(ctx, func(tx *engine.Tx) error {
-		list = nil
 		jobs, err := q.lockedUnder(ctx, tx, r) // locked by an earlier try
 		if err == nil && len(jobs) == 0 {
 			jobs, err = q.takeUndecided(ctx, tx, r, types)
 		}
-		for _, j := range jobs {
-			list = append(list, Settled{Job: j, Outcome: j.Outcome(tx.Now)})
-		}
+		list = texts.Map(jobs, func(j *job.Job) Settled { return Settled{Job: j, Outcome: j.Outcome(tx.Now)} })
 		return err
 	})
 	return list, texts.Wrap(err, "take failed jobs of %s to decide about", q.Name)

@@ -78,17 +78,14 @@ func (o Options) isDivided() bool { return o.Shards > 1 }
 // OtherwiseDivided returns an ErrShards if number, the division in the database, isn't that of these options; 0 is no
 // division.
 func (q *Queue) OtherwiseDivided(number int) error {
-	own, n, noun := q.Division(), policy.ShardsIn(number), "shards"
-	if n == 1 {
-		noun = "shard"
-	}
+	own, n := q.Division(), policy.ShardsIn(number)
 	switch {
 	case number == 0 || number == own.Number():
 		return nil
 	case n == own.N:
 		return texts.Errorf(ErrShards, "its shards use other throttle groups than this config: "+initIfRight)
 	}
-	return texts.Errorf(ErrShards, "the queue has %d %s in the database, and %d in this config: "+initIfRight, n, noun, own.N)
+	return texts.Errorf(ErrShards, "the queue has %s in the database, and %d in this config: "+initIfRight, texts.Count(n, "shard"), own.N)
 }
 
 func (q *Queue) place(shard int) int { return policy.ShardPlace(q.Division().Number(), shard) }

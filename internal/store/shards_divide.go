@@ -71,7 +71,7 @@ func (q shards) mayDivide(rows []ShardRow, used map[int]int) bool {
 // divideShares divides the limit and the rate among the shards, unless another process did so less than a second ago. A job
 // that should start now forces the division. It waits once for turns that another transaction holds.
 func (q shards) divideShares(ctx context.Context, now *job.Job) error {
-	if time.Now().UnixNano() < q.divideAt.Load() {
+	if !q.divisions.isDue() {
 		return nil
 	}
 	waits, err := q.waitingByShard(ctx)
@@ -96,7 +96,7 @@ func (q shards) divideShares(ctx context.Context, now *job.Job) error {
 		return tx.Write(ctx, "UPDATE "+q.db.Shards()+" SET divide_time = ? WHERE queue = ?", tx.Now.UnixMicro(), q.Name)
 	})
 	if engine.IsLockTimeout(err) {
-		q.divideAt.Store(time.Now().Add(divisionPause).UnixNano())
+		q.divisions.rest(divisionPause)
 		return nil // the shards go on with what they have
 	}
 	return texts.Wrap(err, "divide the limits of %s among its shards", q.Name)

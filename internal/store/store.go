@@ -25,14 +25,14 @@ type Queue struct {
 	// known caches the registration; nil until it is first read.
 	known     atomic.Pointer[registration]
 	abandoned Abandoned
-	// divideAt is when this process may next divide the limits among the shards, in nanoseconds since 1970.
-	divideAt atomic.Int64
+	// divisions are those of the limits among the shards, stuck is the search for jobs of dead workers, and overlooked that for groups
+	// with room that hold jobs: it has looked up to the group lookedUpTo.
+	divisions, stuck, overlooked pacer
+	lookedUpTo                   atomic.Pointer[shardGroup]
 	// listeners are called when this program has added jobs: see OnAdded.
 	listeners sync.Map
 	// agreed is a registration that agrees with the options. It spares polls the comparison, because groups may be many.
 	agreed atomic.Pointer[queueRecord]
-	// stuck is the search for jobs of dead workers, overlooked that for groups with room that hold jobs.
-	stuck, overlooked search
 }
 
 // New returns the queue with these options. It doesn't access the database.

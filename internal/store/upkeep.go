@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hipq/hipq/internal/claim"
@@ -87,7 +87,7 @@ func (q *Queue) Poll(ctx context.Context, types Types) (l Poll, err error) {
 		return Poll{}, fmt.Errorf("look at %s: %w", q.Name, err)
 	}
 	if l.Stuck = stuck > 0; searching && !l.Stuck {
-		q.stuck.rest(shardGroup{}, lockedJobs, 0)
+		q.stuck.rest(restAfter(lockedJobs))
 	}
 	if agreed := q.agreed.Load(); agreed == nil || *agreed != there {
 		if err := q.otherwise(there); err != nil {
@@ -131,34 +131,16 @@ func (q *Queue) otherMayStart(ctx context.Context, ofTypes string, args []any) (
 // heldMost is among how many held jobs a poll looks for its types. If all are others', it assumes that more follow.
 const heldMost = 8
 
-// search is one that reads all jobs that workers have locked. It is spread over time, so that it reads some 200 rows a second.
-type search struct {
-	mu    sync.Mutex
-	next  time.Time
-	after shardGroup
-}
+// pacer says when this process may do something again; next is in nanoseconds since 1970.
+type pacer struct{ next atomic.Int64 }
 
-const searchRest, searchRestMax = 5 * time.Millisecond, 20 * time.Second
+func (p *pacer) isDue() bool { return time.Now().UnixNano() >= p.next.Load() }
 
-func (s *search) isDue() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return !time.Now().Before(s.next)
-}
+func (p *pacer) rest(d time.Duration) { p.next.Store(time.Now().Add(d).UnixNano()) }
 
-// begin says after which group to go on. No other goroutine begins for so long.
-func (s *search) begin(least time.Duration) shardGroup {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.next = time.Now().Add(least)
-	return s.after
-}
-
-// rest waits, after a search up to a group that has read so many rows.
-func (s *search) rest(after shardGroup, rows int, least time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.after, s.next = after, time.Now().Add(max(least, min(time.Duration(rows/100)*100*searchRest, searchRestMax)))
+// restAfter is how long a search rests that has read so many rows: it reads some 200 a second.
+func restAfter(rows int) time.Duration {
+	return min(time.Duration(rows/100)*500*time.Millisecond, 20*time.Second)
 }
 
 // Upkeep does what a poll found, except for rounds: it ingests, divides limits among shards, promotes and rescues. Any number
