@@ -188,21 +188,15 @@ func resting(list []store.Settled) (n int) {
 // wantedBy returns how many slots a source could use now. While its jobs wait for a limit, it keeps one, to start the first of them
 // at once; but not if others want slots.
 func (l *loop) wantedBy(s *source, accepting, others bool) int {
-	n := s.taken() + s.owed()
+	n := s.running + s.owed()
+	for _, r := range s.rounds {
+		n += r.Slots
+	}
 	if (s.mayStart() || s.failing) && accepting {
 		return min(s.lane.width, n+max(0, l.room(s, true)))
 	}
 	if accepting && !others && s.gone == nil && s.waits() {
 		n++
-	}
-	return n
-}
-
-// taken is how many slots running jobs and decisions have, or rounds may need.
-func (s *source) taken() int {
-	n := s.running
-	for _, r := range s.rounds {
-		n += r.Slots
 	}
 	return n
 }

@@ -20,7 +20,11 @@ func (l *loop) trouble(err error) error {
 	switch {
 	case err == nil:
 		l.hear()
-		if !l.awaySince.IsZero() && time.Now().After(l.backAt()) {
+		back := l.pausedUntil // what was asked before may be answered during the trouble
+		if missed := l.missed.Load(); missed != nil && schema.IsFull(missed.error) {
+			back = back.Add(4 * pollEvery) // a full disk is still read; within 4 polls the worker also writes, and fails again
+		}
+		if !l.awaySince.IsZero() && time.Now().After(back) {
 			l.Log.Info("the database answers again", "after", time.Since(l.awaySince).Round(time.Millisecond))
 			l.awaySince = time.Time{}
 		}
@@ -44,15 +48,6 @@ func (l *loop) trouble(err error) error {
 func passes(err error) bool {
 	kind, _ := schema.Diagnose(err)
 	return kind == schema.TryLater || engine.IsRefused(err)
-}
-
-// backAt is when an answer means that the trouble is over. Requests sent before it may be answered during it. A database on a
-// full disk still answers reads; within 4 polls the worker also writes, and fails again.
-func (l *loop) backAt() time.Time {
-	if missed := l.missed.Load(); missed != nil && schema.IsFull(missed.error) {
-		return l.pausedUntil.Add(4 * pollEvery)
-	}
-	return l.pausedUntil
 }
 
 // levelOf returns the level of a warning that is logged as such once.
