@@ -410,7 +410,7 @@ answer_closes_the_line() {
 mutant replace_closes_the_line # nor after a replaced one
 replace_closes_the_line() {
   queue=LeavingTheLineLetsIn
-  edit internal/store/add_tx.go 's/q\.letInFirst\(ctx, tx, a\.left\)/nil/'
+  edit internal/store/add_tx.go 's/q\.LetIn\(ctx, tx, a\.left\.\.\.\)/nil/'
 }
 
 mutant submit_overwrites # a duplicate replaces the job without being asked to

@@ -25,8 +25,8 @@ type adding struct {
 	added []job.Added
 	// todo holds the indexes of the jobs without a result yet.
 	todo []int
-	// left are the groups whose held jobs were replaced: others may have waited behind them.
-	left map[shardGroup]bool
+	// left are held jobs that were replaced: others of their groups may have waited behind them.
+	left []*job.Job
 }
 
 // Add inserts the jobs whose keys are free, and returns the existing jobs' ids for the other keys. The unique index decides:
@@ -44,7 +44,7 @@ func (q *Queue) Add(ctx context.Context, tx *engine.Tx, prepared []job.Params, b
 // add is Add. byKey inserts the jobs in the order of their keys, in one statement, to avoid repeated deadlocks between programs
 // that enqueue the same keys. It isn't the default, because equal jobs run in the order of insertion.
 func (q *Queue) add(ctx context.Context, tx *engine.Tx, prepared []job.Params, byKey bool, by string) (*adding, error) {
-	a := &adding{Queue: q, tx: tx, added: make([]job.Added, len(prepared)), left: map[shardGroup]bool{}}
+	a := &adding{Queue: q, tx: tx, added: make([]job.Added, len(prepared))}
 	if err := a.complete(ctx, prepared); err != nil {
 		return nil, err
 	}
@@ -165,16 +165,16 @@ func (a *adding) skipLive(ctx context.Context, lock string) error {
 			rest = append(rest, i)
 			continue
 		}
-		a.added[i] = job.Added{ID: there.id, Key: j.Key, Duplicate: true}
+		a.added[i] = job.Added{ID: there.ID, Key: j.Key, Duplicate: true}
 		switch j.OnDuplicate {
 		case job.RefuseDuplicate:
-			return &job.DuplicateError{Index: i, ID: there.id, Key: j.Key}
+			return &job.DuplicateError{Index: i, ID: there.ID, Key: j.Key}
 		case job.ReplaceDuplicate:
-			if a.added[i].Replaced, err = a.replace(ctx, there.id, j); err != nil {
+			if a.added[i].Replaced, err = a.replace(ctx, there.ID, j); err != nil {
 				return err
 			}
-			if there.held {
-				a.left[there.in] = true
+			if there.Status == job.StatusThrottled {
+				a.left = append(a.left, there)
 			}
 		}
 	}
@@ -207,28 +207,20 @@ func (a *adding) due(j *job.Params) (text string, status job.Status, wake engine
 // typeAndKey is unique among jobs that aren't final.
 func typeAndKey(j job.Params) [2]string { return [2]string{j.Type, j.Key} }
 
-// liveJob is a job that isn't final. held says that it waits for its group.
-type liveJob struct {
-	id   int64
-	held bool
-	in   shardGroup
-}
-
-// live returns the jobs that hold these types and keys.
-func (a *adding) live(ctx context.Context, lock string) (map[[2]string]liveJob, error) {
+// live returns the jobs that hold these types and keys, as far as the groups need them.
+func (a *adding) live(ctx context.Context, lock string) (map[[2]string]*job.Job, error) {
 	byType := map[string][]any{}
 	for _, i := range a.todo {
 		byType[a.jobs[i].Type] = append(byType[a.jobs[i].Type], a.jobs[i].Key)
 	}
-	live := map[[2]string]liveJob{}
+	live := map[[2]string]*job.Job{}
 	for _, name := range slices.Sorted(maps.Keys(byType)) {
 		keys := byType[name]
-		query := "SELECT id, job_key, status = 'throttled' AND throttle_factor > 0 AND throttle_group NOT IN ('NONE', ''), shard, throttle_group FROM " + a.table + " " + a.Index("live") + " WHERE live = 1 AND job_type = ? AND job_key IN " + engine.In(len(keys)) + " ORDER BY job_key " + lock
-		var j liveJob
-		var key string
+		query := "SELECT id, job_key, status, COALESCE(throttle_factor, 0), shard, throttle_group FROM " + a.table + " " + a.Index("live") + " WHERE live = 1 AND job_type = ? AND job_key IN " + engine.In(len(keys)) + " ORDER BY job_key " + lock
+		var j job.Job
 		err := engine.ReadOn(ctx, a.tx, engine.Query{SQL: query, Args: append([]any{name}, keys...), Scan: engine.Into(func() {
-			live[[2]string{name, key}] = j
-		}, &j.id, &key, &j.held, &j.in.shard, &j.in.group)})
+			live[[2]string{name, j.Key}] = &job.Job{ID: j.ID, Status: j.Status, ThrottleFactor: j.ThrottleFactor, Place: j.Place, Group: j.Group}
+		}, &j.ID, &j.Key, &j.Status, &j.ThrottleFactor, &j.Place, &j.Group)})
 		if err != nil {
 			return nil, fmt.Errorf("find the jobs of these keys: %w", err)
 		}
@@ -306,7 +298,7 @@ func (a *adding) insertByKey(ctx context.Context) (ids []int64, err error) {
 			return err
 		}
 		for _, i := range a.todo {
-			ids = append(ids, live[typeAndKey(a.jobs[i])].id)
+			ids = append(ids, live[typeAndKey(a.jobs[i])].ID)
 		}
 		return nil
 	})

@@ -28,7 +28,7 @@ func (q *Queue) AddInTx(ctx context.Context, prepared []job.Params, by string) (
 			return err
 		}
 		done = a
-		return q.letInFirst(ctx, tx, a.left) // in another's transaction, the turn would block all starts until its commit
+		return q.LetIn(ctx, tx, a.left...) // in another's transaction, the turn would block all starts until its commit
 	})
 	refused, isRefused := errors.AsType[*job.DuplicateError](err)
 	switch {

@@ -180,10 +180,7 @@ func (q *Queue) setGroup(jobs []*job.Job) (set string, args []any) {
 // LetIn puts a job of the groups in which the end of these jobs has made room into the line, where the next round looks. It
 // has the turn of their shards first: a round that has it may be about to have jobs held, because it saw these groups full.
 func (q *Queue) LetIn(ctx context.Context, tx *engine.Tx, ended ...*job.Job) error {
-	return q.letInFirst(ctx, tx, freed(ended...))
-}
-
-func (q *Queue) letInFirst(ctx context.Context, tx *engine.Tx, groups map[shardGroup]bool) error {
+	groups := freed(ended...)
 	if err := q.takeTurnsOf(ctx, tx, groups); err != nil {
 		return err
 	}

@@ -105,25 +105,23 @@ func (q shards) divideShares(ctx context.Context, now *job.Job) error {
 // waitingMax bounds the count of waiting jobs in a shard: a shard with so many counts as able to use any limit.
 const waitingMax = 200
 
-// waiting is what waits in a shard: how many due jobs, up to waitingMax, and the weight of the heaviest of the first that are due.
-// A share that holds it holds the others too until the next division.
-type waiting struct{ due, first int }
-
 // firstMax is how many due jobs come first.
 const firstMax = 20
 
-func (q shards) waitingByShard(ctx context.Context) ([]waiting, error) {
-	all := make([]waiting, q.Division().N)
+// waitingByShard is what waits in the shards: how many due jobs, up to waitingMax, and the weight of the heaviest of the first.
+// A share that holds it holds the others too until the next division.
+func (q shards) waitingByShard(ctx context.Context) ([]policy.Demand, error) {
+	all := make([]policy.Demand, q.Division().N)
 	queries := make([]engine.Query, len(all))
 	for shard := range all {
 		from := " FROM " + q.table + " " + q.ClaimIndex() + " WHERE" + q.inShard(shard)
 		queries[shard] = engine.Values(engine.Value{
 			SQL:  "(SELECT COUNT(*) FROM (SELECT 1" + from + " AND status IN ('available', 'throttled') LIMIT ?) AS w)",
-			Args: []any{waitingMax}, Into: &all[shard].due,
+			Args: []any{waitingMax}, Into: &all[shard].Wants,
 		}, engine.Value{
 			SQL: fmt.Sprintf("(SELECT COALESCE(MAX(throttle_factor), 1) FROM (SELECT throttle_factor%s AND status = 'available' AND part = 'NONE' LIMIT %d) AS f)",
 				from, firstMax),
-			Into: &all[shard].first,
+			Into: &all[shard].First,
 		})
 	}
 	if err := q.db.SQL.Read(ctx, queries...); err != nil {
@@ -134,10 +132,10 @@ func (q shards) waitingByShard(ctx context.Context) ([]waiting, error) {
 
 // demandsOf are what each shard could use beyond what it has of the limit and of the rate: those whose jobs are due, and a recent
 // claim lacked room for them. A job that should start now comes first.
-func demandsOf(rows []ShardRow, waits []waiting, now *job.Job) (limits, rates []policy.Demand) {
+func demandsOf(rows []ShardRow, waits []policy.Demand, now *job.Job) (limits, rates []policy.Demand) {
 	limits, rates = make([]policy.Demand, len(rows)), make([]policy.Demand, len(rows))
 	for i, r := range rows {
-		due, first, since := waits[i].due, max(waits[i].first, r.waitFactor, 1), r.WaitSince
+		due, first, since := waits[i].Wants, max(waits[i].First, r.waitFactor, 1), r.WaitSince
 		switch {
 		case now != nil && r.Place == now.Place:
 			due, first, since = 1, now.ThrottleFactor, math.MinInt64
@@ -172,7 +170,7 @@ func oneAtATime(limits []policy.Demand) {
 // writeShares divides the queue's limit and its rate among the shards. The transaction holds all their turns. It uses the
 // registered limit and rate: otherwise workers with old and new configs would alternate divisions of different limits. One
 // shard needs no division.
-func (q shards) writeShares(ctx context.Context, tx *engine.Tx, rows []ShardRow, used map[int]int, waits []waiting, now *job.Job) error {
+func (q shards) writeShares(ctx context.Context, tx *engine.Tx, rows []ShardRow, used map[int]int, waits []policy.Demand, now *job.Job) error {
 	o, err := q.registeredOptions(ctx, tx)
 	if err != nil || o.Name == "" || len(rows) == 1 {
 		return err

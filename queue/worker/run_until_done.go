@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -41,12 +40,13 @@ func RunUntilDone(ctx context.Context, p Params) (Summary, error) {
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	s := &service{Params: p, log: complete.Log, stop: stop, locks: map[chan struct{}]time.Duration{}}
+	p.Log = complete.Log
+	s := &service{Params: p, stop: stop, locks: map[chan struct{}]time.Duration{}}
 	err = s.work(ctx)
 	s.runs.Wait()
 	if p.Close != nil {
 		if left := p.Close(); left != "" {
-			s.log.Warn(left)
+			s.Log.Warn(left)
 		}
 	}
 	return s.sum, errors.Join(err, s.late)
@@ -55,7 +55,6 @@ func RunUntilDone(ctx context.Context, p Params) (Summary, error) {
 // service is a RunUntilDone. Its last run starts jobs; earlier ones may still have some.
 type service struct {
 	Params
-	log  *slog.Logger
 	stop context.CancelFunc
 	runs sync.WaitGroup
 
@@ -74,7 +73,7 @@ func (s *service) work(ctx context.Context) error {
 		err := s.checkTables(ctx)
 		if err == nil {
 			if away {
-				s.log.Info("the worker works again")
+				s.Log.Info("the worker works again")
 			}
 			away = false
 			var n int
@@ -93,7 +92,7 @@ func (s *service) work(ctx context.Context) error {
 			return nil
 		}
 		wait := pause*3/4 + rand.N(pause/2) // jitter keeps workers that failed together apart
-		s.log.Log(ctx, levelOf(away), "the worker could not work, and tries again", "error", err, "in", wait.Round(time.Millisecond))
+		s.Log.Log(ctx, levelOf(away), "the worker could not work, and tries again", "error", err, "in", wait.Round(time.Millisecond))
 		pause, away = min(2*pause, longestPause), true
 		select {
 		case <-ctx.Done():
@@ -134,7 +133,7 @@ func (s *service) run(ctx context.Context, most int) (started int, err error) {
 				s.late = errors.Join(s.late, err)
 				s.mu.Unlock()
 			} else if err != nil {
-				s.log.Warn("the worker could not end in order", "error", err)
+				s.Log.Warn("the worker could not end in order", "error", err)
 			}
 		}
 	})
@@ -151,7 +150,7 @@ func (s *service) ends(err error) bool {
 	if passes(err) || errors.Is(err, workers.ErrLockLost) || errors.Is(err, context.Canceled) {
 		return false
 	}
-	s.log.Error("the worker ends", "error", err)
+	s.Log.Error("the worker ends", "error", err)
 	s.stop()
 	return true
 }
