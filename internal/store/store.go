@@ -6,10 +6,14 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/hipq/hipq/internal/policy"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
@@ -126,3 +130,109 @@ var (
 	// ErrNoRoom means that the queue's limits or its rate leave no room for the job.
 	ErrNoRoom = errors.New("the queue's limits leave no room for the job now")
 )
+
+// Options describe one queue of an instance. The database stores the fields that have a JSON name: see settings.
+type Options struct {
+	// Name is the queue's name.
+	Name string `json:"-"`
+	// Types are the job types in the config; jobs of other types have the defaults below.
+	Types []job.Type `json:"-"`
+	// Config is the config of the types. Register deletes those of this config that have left it.
+	Config string `json:"-"`
+	// ThrottleLimit bounds the sum of the throttle factors of the locked and running jobs; below 1: no limit.
+	ThrottleLimit int `json:"-"`
+	// ThrottleGroups limits parts of the queue; nil: no such limits.
+	ThrottleGroups *job.ThrottleGroups `json:"throttle_groups,omitempty"`
+	// RefuseWeightless refuses new jobs whose throttle factor is 0, because no limit would hold them back.
+	RefuseWeightless bool `json:"refuse_weightless,omitempty"`
+	// Rate bounds the starts of all workers in any period of its length.
+	Rate job.Rate `json:"rate,omitzero"`
+	// Shards is the number of shards, at most 100. Workers that start jobs of different shards don't wait for each other.
+	// Jobs keep their order only within a shard. 0 is 1 for workers, and the registered number for enqueuers. Reshard or hipq
+	// init applies a new number; until then workers skip the queue.
+	Shards int `json:"-"`
+	// Concurrency bounds the queue's running jobs on one host; 0 is the worker's own bound.
+	Concurrency int `json:"concurrency,omitempty"`
+	// Order says which due job starts first.
+	Order job.Order `json:"order,omitempty"`
+	// PriorityOrder says which priority starts first.
+	PriorityOrder job.PriorityOrder `json:"priority_order,omitempty"`
+	// DefaultPriority is for types that are missing from every config's Types; nil is the registered value, else 100.
+	DefaultPriority *int `json:"default_priority,omitempty"`
+	// DefaultTimeout is the same in whole seconds; 0 is the registered value, else one day.
+	DefaultTimeout time.Duration `json:"default_timeout,omitempty"`
+	// DefaultRetry is the same; nil is the registered value, else job.DefaultRetry.
+	DefaultRetry *job.RetryPolicy `json:"default_retry,omitempty"`
+	// StrictTypes makes hipq enqueue and stored procedures, not the library or plain SQL, refuse types that the config lacks.
+	StrictTypes bool `json:"strict_types,omitempty"`
+	// Location is the time zone of the windows.
+	Location *time.Location `json:"-"`
+	// KeepFinished and KeepFailed are how long purge keeps jobs without and with error, in whole seconds; 0: default.
+	KeepFinished, KeepFailed time.Duration `json:"-"`
+}
+
+// DiscardAtOnce is a retention: the transaction that makes a job final deletes it.
+const DiscardAtOnce time.Duration = -1
+
+// Default retention.
+const (
+	DefaultKeepFinished = 14 * 24 * time.Hour
+	DefaultKeepFailed   = 90 * 24 * time.Hour
+)
+
+// Table is the queue as schema.Migrate expects it.
+func (o Options) Table() schema.Queue {
+	order := schema.OrderLowest
+	switch {
+	case o.Order == job.BySchedule:
+		order = schema.OrderSchedule
+	case o.PriorityOrder == job.HighestFirst:
+		order = schema.OrderHighest
+	}
+	return schema.Queue{Name: o.Name, Order: order}
+}
+
+func (o Options) check() error {
+	for n, t := range o.Types {
+		err := t.Check()
+		switch {
+		case err != nil:
+			return fmt.Errorf("job type %q: %w", t.Name, err)
+		case o.RefuseWeightless && t.ThrottleFactor == 0:
+			return fmt.Errorf("job type %q: %w", t.Name, job.ErrWeightless)
+		case slices.ContainsFunc(o.Types[:n], func(before job.Type) bool { return before.Name == t.Name }):
+			return fmt.Errorf("job type %q is listed twice", t.Name)
+		}
+	}
+	isKept := func(d time.Duration) bool {
+		return d == DiscardAtOnce || d >= 0 && d%time.Second == 0 && d <= job.MaxSeconds*time.Second
+	}
+	if g := o.ThrottleGroups; g != nil {
+		for value := range g.Limits {
+			if len(value) > g.MaxValueBytes() {
+				return fmt.Errorf("option ThrottleGroups.Limits has a value of %d bytes; the maximum for %s is %d", len(value), g.By, g.MaxValueBytes())
+			}
+		}
+	}
+	switch {
+	case o.ThrottleLimit > math.MaxInt32:
+		return fmt.Errorf("option ThrottleLimit %d is more than %d", o.ThrottleLimit, math.MaxInt32)
+	case o.Shards < 0 || o.Shards > policy.MaxShards:
+		return fmt.Errorf("option Shards %d is not from 0 to %d", o.Shards, policy.MaxShards)
+	case o.Concurrency < 0 || o.Concurrency > math.MaxInt32:
+		return fmt.Errorf("option Concurrency %d is not from 0 to %d", o.Concurrency, math.MaxInt32)
+	case o.Rate.Starts < 0 || o.Rate.Starts > math.MaxInt32 || o.Rate.Per < 0 || o.Rate.Per > job.MaxSeconds*time.Second ||
+		(o.Rate.Starts == 0) != (o.Rate.Per == 0):
+		return fmt.Errorf("option Rate: %d starts per %s is not a rate", o.Rate.Starts, o.Rate.Per)
+	case !slices.Contains([]job.Order{"", job.ByPriority, job.BySchedule}, o.Order):
+		return fmt.Errorf("option Order %q is neither %s nor %s", o.Order, job.ByPriority, job.BySchedule)
+	case !slices.Contains([]job.PriorityOrder{"", job.LowestFirst, job.HighestFirst}, o.PriorityOrder):
+		return fmt.Errorf("option PriorityOrder %q is neither %s nor %s", o.PriorityOrder, job.LowestFirst, job.HighestFirst)
+	case o.ThrottleGroups != nil && !job.IsGroupBy(o.ThrottleGroups.By):
+		return fmt.Errorf("option ThrottleGroups.By %q is neither %s nor %sNAME", o.ThrottleGroups.By, job.GroupByType, job.GroupByData)
+	case !isKept(o.KeepFinished), !isKept(o.KeepFailed):
+		return fmt.Errorf("option KeepFinished %s or KeepFailed %s is neither DiscardAtOnce nor a number of whole seconds up to %d",
+			o.KeepFinished, o.KeepFailed, job.MaxSeconds)
+	}
+	return texts.Wrap(o.defaultType("any").Check(), "option DefaultPriority, DefaultTimeout or DefaultRetry")
+}
