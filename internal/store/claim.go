@@ -9,7 +9,6 @@ import (
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/claim"
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/policy"
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
@@ -186,15 +185,6 @@ func (c *start) begin(ctx context.Context, jobs []*job.Job) error {
 		}
 	}
 	return c.countStarts(ctx, len(jobs))
-}
-
-// postpone moves a due job to the next opening of its windows.
-func (q *Queue) postpone(ctx context.Context, tx *engine.Tx, j *job.Job) error {
-	opening := policy.Opening(j.Windows, q.Location, tx.Now)
-	status, wake := policy.StatusAt(opening, tx.Now)
-	err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.SQL.ByID+" SET status = ?, scheduled_run_time = ?, wake_time = ?, asked_time = NULL, update_time = ? WHERE id = ?",
-		status, engine.At(opening), engine.At(wake), engine.At(tx.Now), j.ID)
-	return texts.Wrap(err, "postpone job %d to its window", j.ID)
 }
 
 // startedUnder returns the jobs that a round started, if it was committed despite an error. A job that was answered

@@ -45,9 +45,13 @@ func (c *start) decide(ctx context.Context, list []candidate, n int) (taken []*j
 	}
 	c.round.Candidates.unread(left)
 	c.invalid = append(c.invalid, does[claim.Reject]...)
-	for _, j := range does[claim.Postpone] {
-		if err := c.postpone(ctx, c.tx, j); err != nil {
-			return nil, err
+	for _, j := range does[claim.Postpone] { // to the next opening of its windows
+		opening := policy.Opening(j.Windows, c.Location, c.tx.Now)
+		status, wake := policy.StatusAt(opening, c.tx.Now)
+		err := c.tx.Write(ctx, "UPDATE "+c.table+" "+c.db.SQL.ByID+" SET status = ?, scheduled_run_time = ?, wake_time = ?, asked_time = NULL, update_time = ? WHERE id = ?",
+			status, engine.At(opening), engine.At(wake), engine.At(c.tx.Now), j.ID)
+		if err != nil {
+			return nil, fmt.Errorf("postpone job %d to its window: %w", j.ID, err)
 		}
 	}
 	return does[claim.Start], c.lineUp(ctx, does)

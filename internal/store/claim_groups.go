@@ -259,11 +259,8 @@ func (q *Queue) letInOverlooked(ctx context.Context) (more bool, err error) {
 				Shard int
 				Part  string
 			}
-			query := "SELECT shard, part FROM " + q.table + " " + q.ClaimIndex() + " WHERE status = 'throttled' AND part <> 'line' AND"
-			err := tx.GetContext(ctx, &next, query+" shard = ? AND part > ? ORDER BY shard, part LIMIT 1", at.shard, at.group)
-			if errors.Is(err, sql.ErrNoRows) {
-				err = tx.GetContext(ctx, &next, query+" shard > ? ORDER BY shard, part LIMIT 1", at.shard)
-			}
+			err := tx.GetContext(ctx, &next, "SELECT shard, part FROM "+q.table+" "+q.ClaimIndex()+" WHERE status = 'throttled' AND part <> 'line'"+
+				" AND (shard > ? OR shard = ? AND part > ?) ORDER BY shard, part LIMIT 1", at.shard, at.shard, at.group)
 			if errors.Is(err, sql.ErrNoRows) {
 				at = shardGroup{}
 				break

@@ -52,11 +52,9 @@ func (q *Queue) takeTurn(ctx context.Context, tx *engine.Tx, worker string, shar
 	if err != nil {
 		return nil, err
 	}
-	found := false
 	err = tx.Read(ctx, engine.Query{
 		SQL:  "SELECT " + q.shardColumns() + ", " + q.isOpen("") + " FROM " + q.db.Shards() + " WHERE queue = ? AND shard = ?",
 		Args: []any{worker, q.Name, q.Name, q.place(shard)}, Scan: engine.EachRow(func(row *sql.Rows) (err error) {
-			found = true
 			t.row, err = q.scanShard(row, &t.open)
 			return err
 		}),
@@ -64,7 +62,7 @@ func (q *Queue) takeTurn(ctx context.Context, tx *engine.Tx, worker string, shar
 	if err != nil {
 		return nil, fmt.Errorf("wait for a turn at %s: %w", q.Name, err)
 	}
-	if !found {
+	if t.row.Place == 0 {
 		return t, nil // its division has changed, as the next poll finds out
 	}
 	tx.Now = t.row.at

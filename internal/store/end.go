@@ -13,15 +13,8 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// An attempt that is over ends in one of four ways. The caller has locked the job's row and checked its state. There is no
+// An attempt that is over ends, awaits an answer, or waits for what is said about it. The caller has locked the job's row and checked its state. There is no
 // activity of it until it has ended: meanwhile the row keeps the outcome.
-
-// await has the job await an answer, because its work is done elsewhere.
-func (q *Queue) await(ctx context.Context, tx *engine.Tx, j *job.Job, o job.Outcome) error {
-	next := leftAs(job.StatusAwaiting, j, o)
-	next.Error, next.Result, next.Wake = job.None, OrNone(o.Result), j.StartTime.Add(j.Timeout)
-	return q.write(ctx, tx, j, next)
-}
 
 // KeepAnswer stores the answer about a job whose handler still runs: its worker keeps the job's key and weight until then.
 func (q *Queue) KeepAnswer(ctx context.Context, tx *engine.Tx, j *job.Job, o job.Outcome) error {

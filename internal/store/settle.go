@@ -226,10 +226,12 @@ func (c settlement) settleOne(ctx context.Context, row settling, s Settled) ([]a
 		j.Losses = 0
 	}
 	switch {
-	case o.Verdict == job.Sent:
+	case o.Verdict == job.Sent: // the work is done elsewhere
 		s.End.Status = job.StatusAwaiting
 		c.done.Ended = append(c.done.Ended, s)
-		return nil, c.await(ctx, c.tx, j, o)
+		next := leftAs(job.StatusAwaiting, j, o)
+		next.Error, next.Result, next.Wake = job.None, OrNone(o.Result), j.StartTime.Add(j.Timeout)
+		return nil, c.write(ctx, c.tx, j, next)
 	case asks && o.Verdict.IsError():
 		s.Outcome, s.Asked = o, true
 		c.done.Resting = append(c.done.Resting, s)

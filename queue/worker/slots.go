@@ -108,23 +108,22 @@ func (s *slots) due(wants map[*lane]int) time.Duration {
 		all += wants[l]
 		lacks, spares = lacks || wants[l] > l.slots, spares || wants[l] < l.slots
 	}
-	if !spares {
-		s.spareSince = time.Time{}
-	} else if s.spareSince.IsZero() {
-		s.spareSince = time.Now()
-	}
 	until := never
 	if lacks && all > s.asked {
 		until = time.Until(s.claimedAt.Add(slotsEvery))
 	} else if lacks {
 		until = time.Until(s.claimedAt.Add(claimEvery))
 	}
-	if spares && s.accepting() {
-		until = min(until, time.Until(s.spareSince.Add(slotsEvery)))
-	} else if spares {
-		until = 0
+	switch {
+	case !spares:
+		s.spareSince = time.Time{}
+		return until
+	case !s.accepting():
+		return 0
+	case s.spareSince.IsZero():
+		s.spareSince = time.Now()
 	}
-	return until
+	return min(until, time.Until(s.spareSince.Add(slotsEvery)))
 }
 
 // balance claims the slots that sources could use, and leaves the others to the host's other workers. It tells them when this
