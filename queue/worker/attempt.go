@@ -174,24 +174,19 @@ func (p *progress) send() {
 			err = errors.Join(err, failed)
 		}
 		return func() error {
-			p.land(said, err)
+			if err != nil {
+				p.Log.Log(p.work, levelOf(p.troubled), "the progress of jobs could not be saved yet", "error", err)
+			}
+			p.sending, p.troubled = false, err != nil
+			for s, list := range said { // what could not be stored is kept for the next time, unless the handler has reported more
+				for _, one := range list {
+					if a := s.attempts[one.Job.ID]; a != nil && a.Job == one.Job {
+						a.said.CompareAndSwap(nil, &one.Progress)
+						a.reported = a.reported && err == nil
+					}
+				}
+			}
 			return nil
 		}
 	})
-}
-
-// land keeps progress that couldn't be stored for the next time, unless the handler has reported more.
-func (p *progress) land(left map[*source][]store.Said, err error) {
-	if err != nil {
-		p.Log.Log(p.work, levelOf(p.troubled), "the progress of jobs could not be saved yet", "error", err)
-	}
-	p.sending, p.troubled = false, err != nil
-	for s, list := range left {
-		for _, one := range list {
-			if a := s.attempts[one.Job.ID]; a != nil && a.Job == one.Job {
-				a.said.CompareAndSwap(nil, &one.Progress)
-				a.reported = a.reported && err == nil
-			}
-		}
-	}
 }

@@ -104,11 +104,7 @@ func (s *service) work(ctx context.Context) error {
 
 // run works as a new worker, and returns when that has ended or starts no more jobs, and how many it has started.
 func (s *service) run(ctx context.Context, most int) (started int, err error) {
-	type end struct {
-		started int
-		err     error
-	}
-	over, ended := make(chan struct{}), make(chan end)
+	over := make(chan struct{})
 	p := s.Params
 	p.Linger, p.MaxJobs, p.Close = true, most, nil
 	p.Renewed = func(lasts time.Duration) { s.renewed(over, lasts) }
@@ -117,32 +113,28 @@ func (s *service) run(ctx context.Context, most int) (started int, err error) {
 		close(over)
 	}
 	s.runs.Go(func() {
-		done, err := Run(ctx, p)
+		done, failed := Run(ctx, p)
 		s.renewed(over, 0)
 		s.mu.Lock()
+		defer s.mu.Unlock()
 		s.sum = Summary{
 			Started: s.sum.Started + done.Started, Finished: s.sum.Finished + done.Finished, Errors: s.sum.Errors + done.Errors,
 			Lost: s.sum.Lost + done.Lost,
 		}
-		s.mu.Unlock()
 		select {
-		case ended <- end{done.Started, err}:
 		case <-over: // the next run has begun
-			if err != nil && s.ends(err) {
-				s.mu.Lock()
-				s.late = errors.Join(s.late, err)
-				s.mu.Unlock()
-			} else if err != nil {
-				s.Log.Warn("the worker could not end in order", "error", err)
+			if failed != nil && s.ends(failed) {
+				s.late = errors.Join(s.late, failed)
+			} else if failed != nil {
+				s.Log.Warn("the worker could not end in order", "error", failed)
 			}
+		default:
+			started, err = done.Started, failed
+			close(over)
 		}
 	})
-	select {
-	case e := <-ended:
-		return e.started, e.err
-	case <-over:
-		return started, nil
-	}
+	<-over
+	return started, err
 }
 
 // ends says whether waiting may not help after an error of a run, and then stops all runs.

@@ -19,6 +19,9 @@ var errCancelled = errors.New(job.Cancelled)
 // goneAway is the error of a Go handler that ended its goroutine.
 const goneAway = "the handler called runtime.Goexit, perhaps by a test's FailNow"
 
+// nobodyAsks is for attempts without such middleware.
+var nobodyAsks = func(job.Status, time.Time, job.Outcome) {}
+
 type runner struct {
 	*loop
 	lease *lease
@@ -44,17 +47,12 @@ func (r *runner) begin(s *source, j *job.Job) {
 			here.Returned(j)
 		}
 	}
-	a.Tell = func(o job.Outcome, end store.End) {
-		if f := a.settled.Load(); f != nil {
-			(*f)(end.Status, end.At, o)
-		}
-	}
+	a.settled.Store(&nobodyAsks)
+	a.Tell = func(o job.Outcome, end store.End) { (*a.settled.Load())(end.Status, end.At, o) }
 	settled := func(f func(job.Status, time.Time, job.Outcome)) {
-		if earlier := a.settled.Load(); earlier != nil {
-			last := f
-			f = func(s job.Status, at time.Time, o job.Outcome) { (*earlier)(s, at, o); last(s, at, o) }
-		}
-		a.settled.Store(&f)
+		earlier := *a.settled.Load()
+		both := func(s job.Status, at time.Time, o job.Outcome) { earlier(s, at, o); f(s, at, o) }
+		a.settled.Store(&both)
 	}
 	hooks := handling.Hooks{Look: r.lease.check, Say: say, End: abandon, Settled: settled}
 	if a.boots = s.streamOf(j.Type) != nil; a.boots {

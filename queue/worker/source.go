@@ -109,13 +109,7 @@ func (q Queue) named() []string {
 
 func (w *worker) addSource(q Queue, types []string, l *lane) {
 	s := &source{Queue: q, types: types, lane: l, attempts: map[int64]*attempt{}, resting: map[string]time.Time{}}
-	var asked []string
-	for _, t := range types {
-		if q.retryHandler(t) != nil {
-			asked = append(asked, t)
-		}
-	}
-	s.asked = s.only(asked)
+	s.asked = s.only(slices.DeleteFunc(slices.Clone(types), func(t string) bool { return q.retryHandler(t) == nil }))
 	if s.programs = texts.Map(types, s.streamOf); slices.Contains(s.programs, nil) {
 		s.programs = nil
 	}
