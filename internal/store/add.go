@@ -207,7 +207,7 @@ func (a *adding) due(j *job.Params) (text string, status job.Status, wake engine
 // typeAndKey is unique among jobs that aren't final.
 func typeAndKey(j job.Params) [2]string { return [2]string{j.Type, j.Key} }
 
-// live returns the jobs that hold these types and keys, as far as the groups need them.
+// live returns the jobs that hold these types and keys, by both, with what LetIn needs of them.
 func (a *adding) live(ctx context.Context, lock string) (map[[2]string]*job.Job, error) {
 	byType := map[string][]any{}
 	for _, i := range a.todo {

@@ -132,9 +132,10 @@ func (q *Queue) register(ctx context.Context, reshard bool) error {
 		if err := tx.Read(ctx, registrations(q.db, "= ? "+q.db.SQL.ForUpdate, []any{q.Name}, func(r queueRecord) { locked = r })); err != nil {
 			return err
 		}
+		// a division below 1 is unregistered, or overwritten by hand
 		if err := q.otherwise(locked); locked.Division > 0 && err != nil && (!reshard || !errors.Is(err, ErrLimits)) {
 			return err
-		} // a division below 1 is unregistered, or overwritten by hand
+		}
 		err := tx.Write(ctx, "UPDATE "+q.db.Queues()+" SET throttle_limit = ?, keep_finished = ?, keep_failed = ?, settings = ?,"+
 			" division = CASE WHEN division < 1 THEN ? ELSE division END WHERE queue = ?",
 			want.ThrottleLimit, want.KeepFinished, want.KeepFailed, want.Settings, want.Division, q.Name)

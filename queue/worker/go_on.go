@@ -179,7 +179,7 @@ func (w *worker) overdue() error {
 			blocked = append(blocked, fmt.Sprintf("%s %v", s.Name, list))
 		}
 	}
-	if missed := w.missed.Load(); blocked != nil && (missed == nil || engine.IsLockTimeout(missed.error)) {
+	if missed := w.missed.Load(); blocked != nil && (missed == nil || engine.IsLockTimeout(missed.err)) {
 		if !w.stopped() {
 			w.quietSince = time.Time{} // while the lock can be renewed, finished jobs don't run again
 			return nil

@@ -44,8 +44,8 @@ type loop struct {
 
 // miss is a database error, and when it came.
 type miss struct {
-	error
-	at time.Time
+	err error
+	at  time.Time
 }
 
 // task runs do beside the loop, and then its result in the loop.

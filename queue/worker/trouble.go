@@ -21,7 +21,7 @@ func (l *loop) trouble(err error) error {
 	case err == nil:
 		l.hear()
 		back := l.pausedUntil // what was asked before may be answered during the trouble
-		if missed := l.missed.Load(); missed != nil && schema.IsFull(missed.error) {
+		if missed := l.missed.Load(); missed != nil && schema.IsFull(missed.err) {
 			back = back.Add(4 * pollEvery) // a full disk is still read; within 4 polls the worker also writes, and fails again
 		}
 		if !l.awaySince.IsZero() && time.Now().After(back) {
@@ -68,12 +68,12 @@ func (l *loop) miss(err error) { l.missed.Store(&miss{err, time.Now()}) }
 func (l *loop) away() error {
 	missed, answered := l.missed.Load(), l.answered.Load()
 	switch {
-	case missed == nil || answered != nil && answered.After(missed.at) || engine.IsAnswer(missed.error) && !engine.IsRefused(missed.error):
+	case missed == nil || answered != nil && answered.After(missed.at) || engine.IsAnswer(missed.err) && !engine.IsRefused(missed.err):
 		return nil
-	case errors.Is(missed, context.Canceled), errors.Is(missed, context.DeadlineExceeded):
+	case errors.Is(missed.err, context.Canceled), errors.Is(missed.err, context.DeadlineExceeded):
 		return schema.ErrNoAnswer
 	}
-	return missed.error
+	return missed.err
 }
 
 // hear records that the database answered. It is safe for concurrent use.
@@ -93,7 +93,7 @@ var errWaited = errors.New("waited for the database without success")
 func (l *loop) unanswered(last error) error {
 	ended := last == nil || errors.Is(last, context.Canceled) || errors.Is(last, context.DeadlineExceeded)
 	if missed := l.missed.Load(); ended && missed != nil {
-		last, ended = missed.error, false
+		last, ended = missed.err, false
 	}
 	switch {
 	case ended:
