@@ -216,7 +216,8 @@ func (a *adding) live(ctx context.Context, lock string) (map[[2]string]*job.Job,
 	live := map[[2]string]*job.Job{}
 	for _, name := range slices.Sorted(maps.Keys(byType)) {
 		keys := byType[name]
-		query := "SELECT id, job_key, status, COALESCE(throttle_factor, 0), shard, throttle_group FROM " + a.table + " " + a.Index("live") + " WHERE live = 1 AND job_type = ? AND job_key IN " + engine.In(len(keys)) + " ORDER BY job_key " + lock
+		query := "SELECT id, job_key, status, COALESCE(throttle_factor, 0), shard, throttle_group FROM " + a.table + " " + a.Index("live") +
+			" WHERE live = 1 AND job_type = ? AND job_key IN " + engine.In(len(keys)) + " ORDER BY job_key " + lock
 		var j job.Job
 		err := engine.ReadOn(ctx, a.tx, engine.Query{SQL: query, Args: append([]any{name}, keys...), Scan: engine.Into(func() {
 			live[[2]string{name, j.Key}] = &job.Job{ID: j.ID, Status: j.Status, ThrottleFactor: j.ThrottleFactor, Place: j.Place, Group: j.Group}

@@ -216,7 +216,8 @@ func (q *Queue) lockedUnder(ctx context.Context, tx *engine.Tx, r Round) (locked
 	if len(tried) == 0 {
 		return nil, nil
 	}
-	rest := q.db.SQL.ByID + " WHERE id IN " + engine.In(len(tried)) + " AND " + schema.HasWorker + " AND worker_id = ? AND lock_token = ? " + q.db.SQL.ForUpdate
+	rest := q.db.SQL.ByID + " WHERE id IN " + engine.In(len(tried)) + " AND " + schema.HasWorker +
+		" AND worker_id = ? AND lock_token = ? " + q.db.SQL.ForUpdate
 	err = tx.Read(ctx, q.Jobs(AllColumns, rest, slices.Concat(tried, []any{r.Worker.ID, r.Token}), func(j *job.Job) { locked = append(locked, j) }))
 	return locked, texts.Wrap(err, "find what a round has locked")
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// An attempt that is over ends, awaits an answer, or waits for what is said about it. The caller has locked the job's row and checked its state. There is no
-// activity of it until it has ended: meanwhile the row keeps the outcome.
+// An attempt that is over ends, awaits an answer, or waits for a retry handler. The caller has locked the job's row and checked its
+// state. There is no activity of it until it has ended: meanwhile the row keeps the outcome.
 
 // KeepAnswer stores the answer about a job whose handler still runs: its worker keeps the job's key and weight until then.
 func (q *Queue) KeepAnswer(ctx context.Context, tx *engine.Tx, j *job.Job, o job.Outcome) error {

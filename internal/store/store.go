@@ -28,7 +28,7 @@ type Queue struct {
 	configured map[string]job.Type
 	// known caches the registration; nil until it is first read.
 	known     atomic.Pointer[registration]
-	abandoned Abandoned
+	abandoned sync.Map
 	// divisions are those of the limits among the shards, stuck is the search for jobs of dead workers, and overlooked that for groups
 	// with room that hold jobs: it has looked up to the group lookedUpTo.
 	divisions, stuck, overlooked pacer
@@ -83,27 +83,9 @@ func (q *Queue) Index(name string) string { return q.db.SQL.Index(q.table, name)
 // ClaimIndex is the hint for the index that orders the jobs of each status as the queue starts them.
 func (q *Queue) ClaimIndex() string { return q.Index(schema.ClaimIndex) }
 
-// Abandoned tracks jobs whose attempt has ended although its handler, in this process, hasn't returned. It is safe for
-// concurrent use.
-type Abandoned struct {
-	attempts sync.Map // by the job's id
-}
-
-// Add records that the job's attempt ended without its handler.
-func (d *Abandoned) Add(j *job.Job) { d.attempts.Store(j.ID, j.Attempt) }
-
-// Returned records that the handler of the job's attempt has returned. It may be called for any attempt.
-func (d *Abandoned) Returned(j *job.Job) { d.attempts.CompareAndDelete(j.ID, j.Attempt) }
-
-// Attempt is the number of the job's attempt whose handler hasn't returned; 0 if there is none.
-func (d *Abandoned) Attempt(id int64) int {
-	attempt, _ := d.attempts.Load(id)
-	n, _ := attempt.(int)
-	return n
-}
-
-// Abandoned tracks the queue's jobs whose handlers still run in this process after their attempts ended.
-func (q *Queue) Abandoned() *Abandoned { return &q.abandoned }
+// Abandoned has, by the jobs' ids, the numbers of attempts that have ended although their handlers, in this process, haven't
+// returned.
+func (q *Queue) Abandoned() *sync.Map { return &q.abandoned }
 
 // PausedExpr is an SQL expression that tells whether the queue is paused. Its parameter is the queue's name.
 func (q *Queue) PausedExpr() string {

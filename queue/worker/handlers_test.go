@@ -151,7 +151,7 @@ func TestHandlersThatGoOn(t *testing.T) {
 		wantSummary(s.t, again(ids[0]), worker.Summary{Started: 1, Errors: 1})
 		s.wantJob(s.emails, ids[0], job.Final, "failed", "not started: the handler of attempt 1 still runs in this process", 2)
 		close(release)
-		eventually(s.t, "the second's handler returns", func() bool { return (*store.Queue)(s.emails).Abandoned().Attempt(ids[1]) == 0 })
+		eventually(s.t, "the second's handler returns", func() bool { _, goesOn := (*store.Queue)(s.emails).Abandoned().Load(ids[1]); return !goesOn })
 		wantSummary(s.t, again(ids[1]), worker.Summary{Started: 1, Finished: 1})
 		s.wantHistory(s.emails, atSecond, ids[1])
 	})

@@ -43,8 +43,8 @@ func (r *runner) begin(s *source, j *job.Job) {
 	}
 	say := func(said job.Progress) { a.said.Store(&said) }
 	abandon := func(o job.Outcome) {
-		if here.Add(j); !r.end(a, o, true) {
-			here.Returned(j)
+		if here.Store(j.ID, j.Attempt); !r.end(a, o, true) {
+			here.CompareAndDelete(j.ID, j.Attempt)
 		}
 	}
 	a.settled.Store(&nobodyAsks)
@@ -76,12 +76,12 @@ func (r *runner) begin(s *source, j *job.Job) {
 func (r *runner) run(a *attempt) {
 	defer a.returns()
 	j, here := a.Job, a.source.store().Abandoned()
-	if earlier := here.Attempt(j.ID); earlier > 0 {
+	if earlier, goesOn := here.Load(j.ID); goesOn {
 		a.NotBegun = true
 		r.end(a, job.Outcome{Verdict: job.TryAgain, Error: fmt.Sprintf("not started: the handler of attempt %d still runs in this process", earlier)}, false)
 		return
 	}
-	defer here.Returned(j)
+	defer here.CompareAndDelete(j.ID, j.Attempt)
 	defer r.end(a, job.Outcome{Verdict: job.TryAgain, Error: goneAway}, false) // applies if the handler ended its goroutine
 	r.end(a, judged(a.source.handler(j.Type).Handle(a.handled, copied(j))), false)
 }
