@@ -201,7 +201,7 @@ final_comes_back() {
 mutant limit_without_turns
 limit_without_turns() {
   proof=(mariadb:7)
-  edit internal/store/limits.go 's/err := tx\.Write\(ctx, ("UPDATE "\+q\.db\.Shards\(\)\+" SET turn)/_, err := q.db.SQL.ExecContext(ctx, $1/'
+  edit internal/store/claim_turn.go 's/err := tx\.Write\(ctx, ("UPDATE "\+q\.db\.Shards\(\)\+" SET turn)/_, err := q.db.SQL.ExecContext(ctx, $1/'
 }
 
 mutant limit_ignored # what doesn't fit goes along
@@ -318,7 +318,7 @@ shares_kept() {
 mutant shares_ignored # each shard has the whole limit
 shares_ignored() {
   queue=LimitAndRateOverShards proof=(mariadb:8)
-  edit internal/store/limits.go 's/l\[claim\.Queue\]\.Max, l/_, l/'
+  edit internal/store/claim_turn.go 's/l\[claim\.Queue\]\.Max, l/_, l/'
 }
 
 mutant wait_for_others # for locks, as long as the server lets everybody wait
