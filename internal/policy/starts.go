@@ -13,7 +13,6 @@ const rateSlices = 60
 // can't be undone, so this count can't leak, unlike a count of running jobs.
 type Starts map[int64]int
 
-// slice is the length of a slice.
 func slice(r job.Rate) time.Duration { return max(r.Per/rateSlices, time.Millisecond) }
 
 // Left is how many more starts a rate allows now; if 0, wait is the time until the next.

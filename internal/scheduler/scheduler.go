@@ -83,9 +83,8 @@ type Row struct {
 	NextSlot engine.Time `db:"next_slot"`
 	Paused   bool
 	// LastSlot is the last slot that led to a job; zero before the first.
-	LastSlot engine.Time `db:"last_slot"`
-	// LastJobID is that job's id.
-	LastJobID int64 `db:"last_job_id"`
+	LastSlot  engine.Time `db:"last_slot"`
+	LastJobID int64       `db:"last_job_id"`
 	// LastTime is when that job was enqueued, LastQueue is its queue.
 	LastTime  engine.Time `db:"last_time"`
 	LastQueue string      `db:"last_queue"`

@@ -32,7 +32,6 @@ type start struct {
 	unasked bool
 	// ignored are other workers' types that hold nothing up, by group.
 	ignored map[[2]string]bool
-	// invalid are jobs with invalid rows.
 	invalid []*job.Job
 	// held are the groups that still hold jobs, and whether one of them is in line.
 	held map[string]bool

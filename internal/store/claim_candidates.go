@@ -24,10 +24,8 @@ type Candidates struct {
 	shard int
 	types Types
 
-	mu sync.Mutex
-	// stripe is this worker's.
+	mu     sync.Mutex
 	stripe stripe
-	// ranges are the ranges of available jobs.
 	ranges []*indexRange
 	// readAt is when the ranges were last read from their heads.
 	readAt time.Time

@@ -19,11 +19,9 @@ type Round struct {
 	Worker workers.Worker
 	// Token is the lock of the jobs that the round starts. A failed round may have been committed: if repeated with its
 	// token, it finds the jobs it started, and settles nothing twice.
-	Token string
-	// Settle are the attempts that have ended.
+	Token  string
 	Settle []Settled
-	// Slots bounds how many jobs to start.
-	Slots int
+	Slots  int
 	// Candidates are where the jobs to start come from. Busy are types of this worker that have no free slot now.
 	Candidates *Candidates
 	Busy       []Types
@@ -43,7 +41,6 @@ func NewRound(w workers.Worker) Round {
 
 // Done is what a round did.
 type Done struct {
-	// Started are the jobs to run now.
 	Started []*job.Job
 	// Ended are attempts that are over, with their Ends. The outcome is the answer's if one, not the handler, ended the attempt.
 	Ended []Settled

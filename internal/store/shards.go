@@ -257,7 +257,7 @@ func (q shards) makeShards(ctx context.Context, tx *engine.Tx) error {
 	if err := tx.Read(ctx, q.usedByPlace(used)); err != nil {
 		return err
 	}
-	return q.writeShares(ctx, tx, rows, used, make([]policy.Demand, n), nil)
+	return q.writeShares(ctx, tx, rows, used, make([]policy.Demand, n))
 }
 
 // areAll says whether rows, which are in order, are exactly those of the queue's shards.

@@ -83,6 +83,11 @@ func (q shards) divideShares(ctx context.Context, now *job.Job) error {
 		if err != nil || !q.areAll(rows) {
 			return err // another division is under way if some are missing
 		}
+		if now != nil { // it comes first
+			if shard, ok := q.shardOf(now.Place); ok {
+				rows[shard].WaitSince, rows[shard].waitFactor, waits[shard] = math.MinInt64, now.ThrottleFactor, policy.Demand{Wants: 1}
+			}
+		}
 		used := map[int]int{}
 		if err := tx.Read(ctx, q.usedByPlace(used)); err != nil {
 			return fmt.Errorf("sum up the throttle factors: %w", err)
@@ -90,7 +95,7 @@ func (q shards) divideShares(ctx context.Context, now *job.Job) error {
 		if now == nil && !q.mayDivide(rows, used) {
 			return nil
 		}
-		if err := q.writeShares(ctx, tx, rows, used, waits, now); err != nil {
+		if err := q.writeShares(ctx, tx, rows, used, waits); err != nil {
 			return err
 		}
 		return tx.Write(ctx, "UPDATE "+q.db.Shards()+" SET divide_time = ? WHERE queue = ?", tx.Now.UnixMicro(), q.Name)
@@ -131,21 +136,19 @@ func (q shards) waitingByShard(ctx context.Context) ([]policy.Demand, error) {
 }
 
 // demandsOf are what each shard could use beyond what it has of the limit and of the rate: those whose jobs are due, and a recent
-// claim lacked room for them. A job that should start now comes first.
-func demandsOf(rows []ShardRow, waits []policy.Demand, now *job.Job) (limits, rates []policy.Demand) {
+// claim lacked room for them.
+func demandsOf(rows []ShardRow, waits []policy.Demand) (limits, rates []policy.Demand) {
 	limits, rates = make([]policy.Demand, len(rows)), make([]policy.Demand, len(rows))
 	for i, r := range rows {
-		due, first, since := waits[i].Wants, max(waits[i].First, r.waitFactor, 1), r.WaitSince
-		switch {
-		case now != nil && r.Place == now.Place:
-			due, first, since = 1, now.ThrottleFactor, math.MinInt64
-		case !r.Waits():
+		if !r.Waits() {
 			continue
-		case due == waitingMax:
+		}
+		due, first := waits[i].Wants, max(waits[i].First, r.waitFactor, 1)
+		if due == waitingMax {
 			due = math.MaxInt32
 		}
-		limits[i] = policy.Demand{Wants: min(first*due, math.MaxInt32), First: first, Since: since}
-		rates[i] = policy.Demand{Wants: due, First: 1, Since: since}
+		limits[i] = policy.Demand{Wants: min(first*due, math.MaxInt32), First: first, Since: r.WaitSince}
+		rates[i] = policy.Demand{Wants: due, First: 1, Since: r.WaitSince}
 	}
 	return limits, rates
 }
@@ -170,12 +173,12 @@ func oneAtATime(limits []policy.Demand) {
 // writeShares divides the queue's limit and its rate among the shards. The transaction holds all their turns. It uses the
 // registered limit and rate: otherwise workers with old and new configs would alternate divisions of different limits. One
 // shard needs no division.
-func (q shards) writeShares(ctx context.Context, tx *engine.Tx, rows []ShardRow, used map[int]int, waits []policy.Demand, now *job.Job) error {
+func (q shards) writeShares(ctx context.Context, tx *engine.Tx, rows []ShardRow, used map[int]int, waits []policy.Demand) error {
 	o, err := q.registeredOptions(ctx, tx)
 	if err != nil || o.Name == "" || len(rows) == 1 {
 		return err
 	}
-	limits, rates := demandsOf(rows, waits, now)
+	limits, rates := demandsOf(rows, waits)
 	if o.ThrottleLimit > 0 {
 		for place, n := range used {
 			shard, ok := q.shardOf(place)

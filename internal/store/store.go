@@ -115,7 +115,6 @@ var (
 
 // Options describe one queue of an instance. The database stores the fields that have a JSON name: see settings.
 type Options struct {
-	// Name is the queue's name.
 	Name string `json:"-"`
 	// Types are the job types in the config; jobs of other types have the defaults below.
 	Types []job.Type `json:"-"`

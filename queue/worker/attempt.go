@@ -19,7 +19,6 @@ import (
 type attempt struct {
 	runner *runner
 	source *source
-	// Settled is the job and the attempt's outcome.
 	store.Settled
 	// left says that another worker or process settles it.
 	left  bool
@@ -136,7 +135,6 @@ type progress struct {
 	sending, troubled bool
 }
 
-// until returns how long until progress is collected again.
 func (p *progress) until() time.Duration { return time.Until(p.askedAt.Add(progressEvery)) }
 
 func (p *progress) send() {

@@ -155,7 +155,6 @@ func (w *worker) gatherAll() {
 	}
 }
 
-// untilNext returns how long nothing is due.
 func (w *worker) untilNext() time.Duration {
 	until := min(w.poller.until(), w.dispatcher.until(), w.slots.due(w.slots.wants()))
 	if w.slots.host.running > 0 {

@@ -14,12 +14,10 @@ import (
 type loop struct {
 	Params
 	// self identifies the worker in its table and the activity.
-	self  workers.Worker
-	db    *schema.DB
-	table *workers.Table
-	// sources supply the jobs.
+	self    workers.Worker
+	db      *schema.DB
+	table   *workers.Table
 	sources []*source
-	// summary counts what the worker did so far.
 	summary Summary
 	// told ends when the worker is told to stop. work, of the tasks, goes on. jobs is the handlers' context, and its cause
 	// says why they must stop. starts ends when no more jobs start.
@@ -28,8 +26,7 @@ type loop struct {
 	stopStarts               context.CancelFunc
 	// landed receives the function that the loop runs when a task has returned.
 	landed chan func() error
-	// tasks counts running tasks.
-	tasks int
+	tasks  int
 	// added wakes the loop when this program has added jobs by a source's Queue.
 	added chan struct{}
 	// changedAt is when a job may last have become due, after a settled job or a schedule.
@@ -37,8 +34,7 @@ type loop struct {
 	// pausedUntil is when to use an unresponsive database again. awaySince is when it stopped answering, or zero.
 	pausedUntil, awaySince time.Time
 	// missed is the last database error, or nil.
-	missed atomic.Pointer[miss]
-	// answered is when the database last answered.
+	missed   atomic.Pointer[miss]
 	answered atomic.Pointer[time.Time]
 }
 

@@ -14,7 +14,6 @@ import (
 	"github.com/hipq/hipq/internal/workers"
 )
 
-// pollEvery is how often the worker polls each source.
 const pollEvery = time.Second
 
 // pollsMax is how many polls run at once, because each needs a connection.

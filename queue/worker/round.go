@@ -25,8 +25,7 @@ type round struct {
 	notBefore time.Time
 	// isOut says that the round is under way. Otherwise it is to be sent, perhaps again.
 	isOut bool
-	// sent is when it was sent.
-	sent time.Time
+	sent  time.Time
 }
 
 // apartMost is how many rounds apart a source may have under way, because each needs a connection. resultPause is how long a result

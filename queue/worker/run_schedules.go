@@ -13,17 +13,14 @@ type schedules struct {
 	*loop
 	scheduler *scheduler.Scheduler
 	// at is when to look at the schedules again.
-	at time.Time
-	// busy says that a task does so.
+	at   time.Time
 	busy bool
-	// err is why the last one failed.
-	err error
+	err  error
 }
 
 // tendEvery is how often schedules are checked at least, because an operator may have resumed one.
 const tendEvery = 10 * time.Second
 
-// run enqueues the due slots.
 func (s *schedules) run() {
 	if s.busy || len(s.Schedules) == 0 || time.Now().Before(s.at) {
 		return

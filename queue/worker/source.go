@@ -40,13 +40,11 @@ type source struct {
 	running int
 	// attempts are those with a handler in this process, by job ID.
 	attempts map[int64]*attempt
-	// ended are attempts to settle.
-	ended []store.Settled
+	ended    []store.Settled
 	// gatherUntil is how long they wait to share a commit. freshUntil is longer, for jobs that just began and may end at
 	// once; otherwise rounds would halve in size.
 	gatherUntil, freshUntil time.Time
-	// rounds are under way or waiting to be sent.
-	rounds []*round
+	rounds                  []*round
 	// sent is when the latest round that isn't apart was sent.
 	sent time.Time
 	// failing says that jobs may be waiting for a retry handler.
