@@ -22,8 +22,7 @@ type Division struct {
 	Groups *job.ThrottleGroups
 }
 
-// Number identifies a division in the tables by N and, if it matters, the groups' By. It distinguishes jobs placed by another
-// division.
+// Number identifies a division in the tables by N and, if it matters, the groups' By. So jobs placed by another one can be told.
 func (d Division) Number() int {
 	switch {
 	case d.N <= 1:

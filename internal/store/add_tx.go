@@ -11,8 +11,7 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// AddInTx adds prepared jobs in a transaction of its own. by goes to the activity. If a job is refused, the jobs before it are
-// still added.
+// AddInTx adds prepared jobs in a transaction of its own. A refused job leaves those before it. by goes to the activity.
 func (q *Queue) AddInTx(ctx context.Context, prepared []job.Params, by string) ([]job.Added, error) {
 	tries, done := 0, &adding{}
 	err := q.db.SQL.TxAside(ctx, func(tx *engine.Tx) error {
@@ -48,8 +47,7 @@ func (q *Queue) AddInTx(ctx context.Context, prepared []job.Params, by string) (
 	return nil, err
 }
 
-// OnAdded has tell called, until ctx ends, whenever this program has added jobs by this Queue in a transaction of its own. tell
-// must not wait.
+// OnAdded has tell called, until ctx ends, when this program has added jobs by this Queue by AddInTx. tell must not wait.
 func (q *Queue) OnAdded(ctx context.Context, tell func()) {
 	key := new(int)
 	q.listeners.Store(key, tell)

@@ -16,8 +16,7 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// walkMax bounds how many candidates one round looks at to find jobs whose groups have room, and groupsWalk is how many it
-// reads then at once.
+// walkMax bounds how many candidates one round looks at to find jobs whose groups have room; it reads groupsWalk at once.
 const walkMax, groupsWalk = 5000, 250
 
 // start is the part of a round that locks and starts jobs.

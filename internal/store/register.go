@@ -84,9 +84,8 @@ func registrations(db *schema.DB, which string, args []any, f func(queueRecord))
 }
 
 // Register stores the queue and the configured types in the database, for commands and applications without the queue's
-// config. Workers call it when they start. It writes only what changed or is unreadable, deletes types that have
-// left this config, and may be repeated. If the
-// registered division or limits differ, it writes nothing and fails with ErrShards or ErrLimits; Reshard changes them.
+// config. Workers call it when they start. It writes only what changed or is unreadable, deletes types that have left this config,
+// and may be repeated. If the registered division or limits differ, it writes nothing and fails with ErrShards or ErrLimits.
 func (q *Queue) Register(ctx context.Context) error { return q.register(ctx, false) }
 
 // register also applies the limits if reshard.

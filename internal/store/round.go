@@ -54,8 +54,7 @@ type Done struct {
 	Missed bool
 	// More says that more slots, or a longer look, might have started more jobs.
 	More bool
-	// RateFor is how long the queue's rate blocks the next start; 0 if it doesn't. WaitsForLimit says that jobs wait for another
-	// limit.
+	// RateFor is how long the rate blocks the next start; 0 if it doesn't. WaitsForLimit says that jobs wait for another limit.
 	RateFor       time.Duration
 	WaitsForLimit bool
 }

@@ -83,8 +83,7 @@ func (q *Queue) Index(name string) string { return q.db.SQL.Index(q.table, name)
 // ClaimIndex is the hint for the index that orders the jobs of each status as the queue starts them.
 func (q *Queue) ClaimIndex() string { return q.Index(schema.ClaimIndex) }
 
-// Abandoned has, by the jobs' ids, the numbers of attempts that have ended although their handlers, in this process, haven't
-// returned.
+// Abandoned has, by the jobs' ids, the numbers of attempts that have ended although their handlers here haven't returned.
 func (q *Queue) Abandoned() *sync.Map { return &q.abandoned }
 
 // PausedExpr is an SQL expression that tells whether the queue is paused. Its parameter is the queue's name.

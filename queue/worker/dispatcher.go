@@ -188,8 +188,7 @@ func (d *dispatcher) crowded(s *source) bool {
 }
 
 const (
-	// besideFrom is the round size that justifies a concurrent round: a small round costs nearly as much as one of twice the
-	// size.
+	// besideFrom is the round size that justifies a concurrent round: a small one costs nearly as much as one twice as large.
 	besideFrom = 20
 	// besideAfter is when a concurrent round goes out anyway, because another transaction may block the first.
 	besideAfter = 200 * time.Millisecond

@@ -78,8 +78,7 @@ func (l *lane) count(running, reserved int) {
 // inUse returns how many slots the lane can't give away.
 func (l *lane) inUse() int { return l.running + l.reserved }
 
-// wants returns how many slots of each lane the sources could use now. A full lane leaves the other slots of the lane around it
-// to others.
+// wants returns how many slots of each lane the sources could use now. A full lane leaves the others of the lane around it.
 func (s *slots) wants() map[*lane]int {
 	accepting, wants := s.accepting(), map[*lane]int{}
 	for _, one := range s.sources {

@@ -18,8 +18,7 @@ import (
 // undecided for a retry handler.
 type source struct {
 	Queue
-	// types are the job types of the source, as far as they have names. serves are all whose handlers can begin jobs now. asked are
-	// those with a retry handler.
+	// types are those that have names. serves are all whose handlers can begin jobs now. asked are those with a retry handler.
 	types         []string
 	serves, asked store.Types
 	// programs are the streams that handle its types, in their order; none if a type has another handler.
@@ -55,8 +54,7 @@ type source struct {
 	// nextPoll is when the next poll is due; zero means now. pollSent is when the running poll or upkeep was sent, or zero.
 	// seenSince is when the latest successful poll was sent.
 	nextPoll, pollSent, seenSince time.Time
-	// again says that there is work for another poll. roomMayCome says that the latest poll found jobs that a limit holds, and others
-	// that may make room.
+	// again says that there is work for another poll. roomMayCome says that jobs wait for a limit and others may make room.
 	again, roomMayCome bool
 	// missed is how often rounds tried again since the last start, because others had locked due jobs.
 	missed int

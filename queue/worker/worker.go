@@ -1,5 +1,4 @@
-// Package worker runs hipq's worker: it starts jobs, runs their handlers and settles them, until nothing is due or its time
-// is up.
+// Package worker runs hipq's worker: it starts jobs, runs their handlers and settles them, until nothing is due or time is up.
 //
 // Each queue, and each part of one with a lane of its own, is a source. The worker polls each source once a second, and sends
 // it rounds when attempts have ended or slots are free.
