@@ -107,7 +107,7 @@ func TestSchedulesFail(t *testing.T) {
 			Queues:    []worker.Queue{{Queue: s.emails, Handlers: all(nothing)}},
 			Schedules: []schedule.Schedule{s.yearly("yearly", "emails")},
 		}
-		s.exec("DROP TABLE shop_schedules")
+		s.exec("ALTER TABLE shop_schedules RENAME COLUMN paused TO halted")
 		s.add(s.emails, "send", 1)
 		done, err := worker.Run(s.t.Context(), p)
 		dbtest.Ensure(s.t, done.Finished == 1 && err != nil, "%+v, %v", done, err)
