@@ -21,7 +21,7 @@ VERSION = $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # These targets bring a server, so a test that finds none is a fault and not a reason to skip.
 export HIPQ_TEST_REQUIRE_MYSQL := 1
 
-.PHONY: help build demo test test-frameworks test-browser reports report-check pictures test-engines race crash proof bench bench-galera lint prose vulnerabilities fmt install packaging sbom deb snapshot packages release clean
+.PHONY: help build demo test test-frameworks test-browser pictures test-engines race crash proof bench bench-galera lint prose vulnerabilities fmt install packaging sbom deb snapshot packages release clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,27 +45,18 @@ test: ## run all tests on SQLite and on a MariaDB of their own, but those that k
 test-frameworks: ## run the tests of the clients in other languages, and of their frameworks; QUICK=1 takes two minutes
 	.ci/frameworks $(if $(QUICK),--quick) $(FRAMEWORKS)
 
-# The next two need Node.js and a Chromium, and get axe-core and puppeteer-core from npm.
 CHROMIUM ?= $(firstword $(foreach c,chromium google-chrome chromium-browser,$(shell command -v $c)) chromium)
-reports:
-	command -v $(CHROMIUM) node npm >/dev/null || { echo "apt-get install chromium nodejs npm" >&2; exit 1; }
-	rm -rf build/report && mkdir -p build/report
-	HIPQ_REPORTS=$(CURDIR)/build/report go test -count=1 -run TestExamples ./monitor/report
-	cd .ci/report && npm ci --ignore-scripts --no-audit --no-fund --silent
-
-# The pages of hipq ui, on SQLite and on a MariaDB of its own. HIPQ_PICTURES=DIR keeps what the browser saw.
-test-browser: ## open the pages of hipq ui in a real browser, and act there
+# The pages of hipq ui and the report, on SQLite and on a MariaDB of its own. HIPQ_PICTURES=DIR keeps what the browser saw. It gets
+# axe-core from npm.
+test-browser: ## open the pages of hipq ui and the report in a real browser, and act there
 	@.ci/clients $(CHROMIUM) npm
-	cd .ci/report && npm ci --ignore-scripts --no-audit --no-fund --silent
+	cd .ci/browser && npm ci --ignore-scripts --no-audit --no-fund --silent
 	CHROMIUM=$(CHROMIUM) .ci/with-mariadb go test -C internal/ui/browser -count=1 -timeout 20m ./...
 
-# What the browser saw is in build/report.
-report-check: reports ## open examples of the report in a real browser, and check them there
-	node .ci/report/check.mjs $$(command -v $(CHROMIUM)) build/report/*.html
-
-pictures: build reports ## make the pictures of hipq ui, of the report and of a terminal in docs/pictures
+pictures: build ## make the pictures of hipq ui, of the report and of a terminal in docs/pictures
+	cd .ci/browser && npm ci --ignore-scripts --no-audit --no-fund --silent
 	CHROMIUM=$(CHROMIUM) HIPQ_DOCS=$(CURDIR)/docs/pictures go test -C internal/ui/browser -count=1 -run TestPictures ./...
-	node .ci/report/pictures.mjs $$(command -v $(CHROMIUM)) ./hipq build/report/busy.html docs/pictures
+	node .ci/terminal.mjs ./hipq docs/pictures/terminal.svg
 
 # make test-engines ENGINES=galera: one of them
 test-engines: ## run the tests that have a database on MySQL, and on a Galera cluster

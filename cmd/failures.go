@@ -107,7 +107,7 @@ func (a *app) printFailures(ctx context.Context, i *instance, q *queue.Queue, by
 		return 0, err
 	}
 	for _, k := range found.Kinds {
-		kind := failureOf(q, by, k)
+		kind := failureOf(q.Name, by, k)
 		for _, command := range []*string{kind.Retry, kind.Dismiss} {
 			if command != nil {
 				*command = a.printed(*command)
@@ -130,9 +130,9 @@ func (a *app) printFailures(ctx context.Context, i *instance, q *queue.Queue, by
 }
 
 // failureOf describes a failure. Its commands select exactly the jobs of this kind that the filter matches.
-func failureOf(q *queue.Queue, by admin.Filter, f admin.Failure) failureKind {
+func failureOf(queue string, by admin.Filter, f admin.Failure) failureKind {
 	command := func(verb string, more ...string) string {
-		words := append([]string{"hipq", verb, q.Name}, more...)
+		words := append([]string{"hipq", verb, queue}, more...)
 		for _, flag := range [][2]string{
 			{"--type", f.Type}, {"--key", by.Key}, {"--error", by.Error}, {"--fingerprint", f.Fingerprint}, {"--since", stamp(by.Since)}, {"--until", stamp(by.Until)},
 		} {
@@ -142,7 +142,7 @@ func failureOf(q *queue.Queue, by admin.Filter, f admin.Failure) failureKind {
 		}
 		return strings.Join(words, " ")
 	}
-	k := failureKind{Queue: q.Name, Failure: f, Error: texts.NullText(f.Error), show: command("failures")}
+	k := failureKind{Queue: queue, Failure: f, Error: texts.NullText(f.Error), show: command("failures")}
 	switch f.State {
 	case admin.Closed:
 	case admin.Retry:

@@ -216,7 +216,7 @@ func (i *instance) state(ctx context.Context, most int64) (monitor.State, error)
 
 // ofInstance matches commands that act on an instance, but not a question such as "is hipq work in crontab?".
 var ofInstance = texts.Pattern(`\bhipq (?:(?:activity|cancel|complete|dismiss|doctor|enqueue|fail|failures|init|jobs|purge|queues|` +
-	`reschedule|retry|run|schedules|show|status|why)\b|config check|monitor --(?:at|missing))`)
+	`reschedule|retry|run|schedules|show|status|why)\b|config check|monitor --(?:at|missing|report)|work$)`)
 
 // withConfig adds --config to a text's commands, because a pasted command may find another instance's config.
 func withConfig(text, file string) string {

@@ -251,7 +251,7 @@ func (m mailing) mailQueue(ctx context.Context, q *queue.Queue, ways []failedWay
 		switch {
 		case again != nil && e.State == activity.Error:
 			err = m.tell(fmt.Sprintf("%s of %s failed an attempt, since %s: %s; %s", counted(again.Jobs, retried.More), of, i.local(again.First.Time),
-				e.Error, retryAt(i, *again)), "look:  "+i.command(failureOf(q, admin.Filter{}, *again).show), i.runAs())
+				e.Error, retryAt(i, *again)), "look:  "+i.command(failureOf(q.Name, admin.Filter{}, *again).show), i.runAs())
 		case forGood != nil:
 			by := admin.Filter{Status: admin.Failed}
 			if w.fingerprint == refusedRows && forGood.Fingerprint != "" {
@@ -259,7 +259,7 @@ func (m mailing) mailQueue(ctx context.Context, q *queue.Queue, ways []failedWay
 			} else if w.fingerprint == refusedRows { // of several kinds
 				by.Error = job.ErrInvalid.Error()
 			}
-			k := failureOf(q, by, *forGood)
+			k := failureOf(q.Name, by, *forGood)
 			remedy := "close: " + i.command(*k.Dismiss)
 			if k.Retry != nil {
 				remedy = "retry: " + i.command(*k.Retry) + "   # after fixing the cause"

@@ -1,7 +1,7 @@
 package cmd
 
 import (
-	"context"
+	"bytes"
 	"strings"
 	"time"
 
@@ -136,7 +136,7 @@ func (a *app) aggregateHour(cmd *cobra.Command, i *instance, format string, o mo
 		taken, err = m.Aggregate(ctx, hour, monitor.AggregateOptions{Again: o.again, Gauge: o.at == ""})
 	}
 	if err == nil && (format != "" || o.report != "") {
-		err = a.reportHour(ctx, i, monitored{Report: monitor.Report{Hour: hour}, taken: taken}, format, o)
+		err = a.reportHour(cmd, i, monitored{Report: monitor.Report{Hour: hour}, taken: taken}, format, o)
 	}
 	if err == nil && o.at == "" && i.Mail && !a.isRead() {
 		err = a.mailFindings(ctx, i)
@@ -145,7 +145,8 @@ func (a *app) aggregateHour(cmd *cobra.Command, i *instance, format string, o mo
 }
 
 // reportHour writes the page and prints the metrics up to an hour, as requested.
-func (a *app) reportHour(ctx context.Context, i *instance, r monitored, format string, o monitorOptions) (err error) {
+func (a *app) reportHour(cmd *cobra.Command, i *instance, r monitored, format string, o monitorOptions) (err error) {
+	ctx := cmd.Context()
 	if r.Report, err = monitor.New(i.db).Report(ctx, r.Hour); err != nil {
 		return err
 	}
@@ -166,7 +167,7 @@ func (a *app) reportHour(ctx context.Context, i *instance, r monitored, format s
 		r.Current = &current
 	}
 	if o.report != "" {
-		if err := a.writePage(ctx, i, r, o.report); err != nil {
+		if err := a.writePage(cmd, i, r, o.report); err != nil {
 			return err
 		}
 	}
@@ -174,6 +175,25 @@ func (a *app) reportHour(ctx context.Context, i *instance, r monitored, format s
 		return nil
 	}
 	return a.printMonitored(i, format, o.to, r)
+}
+
+// pageMode is the mode of the report's file. The report quotes errors, which not everyone may read.
+const pageMode = 0o640
+
+func (a *app) writePage(cmd *cobra.Command, i *instance, r monitored, file string) error {
+	health := r.Health
+	if health != nil {
+		health = new(i.health(r.state, i.shared))
+	}
+	var page bytes.Buffer
+	if err := a.uiInstance(cmd, i).WriteReport(cmd.Context(), r.Report, r.Current, health, &page); err != nil {
+		return err
+	}
+	if file == standardOutput {
+		a.out.text("%s", page.String())
+		return a.out.err
+	}
+	return i.replaceFile(file, page.Bytes(), pageMode)
 }
 
 func (a *app) printMissing(to *output, missing []time.Time) {

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -13,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -26,6 +28,7 @@ import (
 	"github.com/hipq/hipq/internal/ui"
 	"github.com/hipq/hipq/monitor"
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -236,6 +239,11 @@ func (a *app) uiInstance(cmd *cobra.Command, i *instance) ui.Instance {
 			s, err := i.state(ctx, i.Alert.Enough())
 			return i.health(s, i.shared), err
 		},
+		Command: i.shared, Example: i.firstJob(),
+		Mend: func(k admin.Kind) []string {
+			f := failureOf(k.Queue, admin.Filter{}, k.Failure)
+			return []string{i.shared(or0(f.Retry)), i.shared(or0(f.Dismiss))}
+		},
 		Schedules: i.uiSchedules,
 		PauseSchedule: func(ctx context.Context, name string, pause bool) error {
 			_, err := i.knownSchedules(ctx, []string{name}, true)
@@ -262,6 +270,25 @@ func (a *app) uiInstance(cmd *cobra.Command, i *instance) ui.Instance {
 func (i *instance) uiSchedules(ctx context.Context) ([]ui.Schedule, error) {
 	all, now, err := i.allScheduled(ctx)
 	return texts.Map(all, func(s scheduled) ui.Schedule {
-		return ui.Schedule{Schedule: s.reported(i, now), Paused: s.Paused, InConfig: s.InConfig, LastJob: or0(s.LastJobID)}
+		of := ui.Schedule{
+			Name: s.Name, When: s.When, Queue: s.Queue, JobType: s.JobType, Next: s.NextSlot.Time, Last: s.LastSlot.Time, Overdue: s.overdue(),
+			Remark: s.remark(i, now), Paused: s.Paused, InConfig: s.InConfig, LastJob: or0(s.LastJobID),
+		}
+		if s.missed {
+			of.Missed, of.MissedLately = s.LeftSlot.Time, s.leftLately(now)
+		}
+		return of
 	}), err
+}
+
+// firstJob is a command that adds a job of the config's first type.
+func (i *instance) firstJob() string {
+	for _, q := range i.Queues {
+		for _, name := range slices.Sorted(maps.Keys(q.Handlers)) {
+			if name != job.AllTypes {
+				return i.shared("hipq enqueue " + q.Name + " " + texts.ShellWord(name))
+			}
+		}
+	}
+	return ""
 }

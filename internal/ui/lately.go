@@ -11,7 +11,6 @@ import (
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/monitor"
-	"github.com/hipq/hipq/monitor/report"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
 )
@@ -70,25 +69,6 @@ func (s *Server) find(v *view) error {
 
 func list(all ...any) []any { return all }
 
-// urgency is in which order findings are mended: first what keeps all jobs from running.
-var urgency = []string{"no_tick_for", "dead_workers", "schedules", "failed", "error_rate", "oldest_due", "shard_oldest_due", "backlog", "wait_p95", "run_p95"}
-
-// First has the findings in the order in which a person mends them.
-func (v *view) First(findings []monitor.Finding) []monitor.Finding {
-	rank := func(f monitor.Finding) int {
-		if n := slices.Index(urgency, f.What); n >= 0 {
-			return n
-		}
-		return len(urgency)
-	}
-	return slices.SortedStableFunc(slices.Values(findings), func(a, b monitor.Finding) int {
-		if n := b.Severity.Rank() - a.Severity.Rank(); n != 0 {
-			return n
-		}
-		return rank(a) - rank(b)
-	})
-}
-
 type wall struct {
 	standing
 	// Jobs are those of all queues.
@@ -111,7 +91,7 @@ func (s *Server) wall(v *view) error {
 	for _, h := range now.Hosts {
 		p.Slots += h.Slots
 	}
-	if day := now.Report.Window("1d"); day != nil && now.Report.Measured {
+	if day := now.Metrics.Window("1d"); day != nil && now.Metrics.Measured {
 		p.Day = new(day.Total())
 	}
 	v.Live = "*"
@@ -133,9 +113,9 @@ type typePage struct {
 	Queue, Type string
 	Days        int
 	Windows     []monitor.TypeSums
-	Chart       *report.QueueView
+	Chart       *queueMetrics
 	Measured    bool
-	Report      report.View
+	Metrics     metrics
 }
 
 func (s *Server) typePage(v *view, q *queue.Queue) error {
@@ -144,7 +124,7 @@ func (s *Server) typePage(v *view, q *queue.Queue) error {
 	if err != nil {
 		return err
 	}
-	p.Report = metrics
+	p.Metrics = metrics
 	to := metrics.Hour.Add(time.Hour)
 	sums, hours, err := monitor.New(v.DB).Type(v.r.Context(), q.Name, p.Type, to, lately...)
 	if err != nil {
@@ -154,6 +134,6 @@ func (s *Server) typePage(v *view, q *queue.Queue) error {
 		p.Days = lately[n]
 	}
 	p.Windows, p.Measured = sums, metrics.Measured || sums[len(sums)-1].Started > 0
-	p.Chart = metrics.TypeView(p.Type, to.AddDate(0, 0, -p.Days), hours[len(hours)-24*p.Days:])
+	p.Chart = metrics.ofType(p.Type, to.AddDate(0, 0, -p.Days), hours[len(hours)-24*p.Days:])
 	return v.show("lately", p.Type, p)
 }

@@ -16,7 +16,6 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/texts"
-	"github.com/hipq/hipq/monitor/report"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
@@ -92,7 +91,7 @@ func (v *view) When(j *job.Job) template.HTML {
 	case "due", "scheduled", "held":
 		t = j.ScheduledRunTime
 	}
-	return rel(v.Zone, v.Now, t)
+	return v.Ago(t)
 }
 
 type queuePage struct {
@@ -101,7 +100,7 @@ type queuePage struct {
 	admin.List
 	Tabs, Types []string
 	// Chart is the week of the queue; nil if nothing was measured.
-	Chart *report.QueueView
+	Chart *queueMetrics
 	// Can are the actions that fit the status.
 	Can []action
 	// Matching is how many jobs match, such as "5,000+".
@@ -177,23 +176,29 @@ type failuresPage struct {
 	selection
 	Queue, State string
 	Queues       []string
-	Causes       []cause
+	Causes       []admin.Cause
 	// Jobs is how many jobs failed. More is how many of them the page doesn't show. Counted says that there are no others.
 	Jobs, More int64
 	Counted    bool
 }
 
-type cause struct{ admin.Cause }
+// have takes the first causes, and counts the jobs of the others.
+func (p *failuresPage) have(causes []admin.Cause) {
+	p.Causes = causes[:min(len(causes), causesMost)]
+	for _, c := range causes[len(p.Causes):] {
+		p.More += c.Jobs
+	}
+}
 
-// Spark is a chart of the last week by hours.
-func (f cause) Spark(now time.Time) string {
+// Week is a chart of how many jobs failed in each hour of the last week.
+func (v *view) Week(failed map[time.Time]int64) string {
 	hours := make([]int64, 7*24)
-	for at, n := range f.Hours {
-		if ago := max(0, int(now.Sub(at)/time.Hour)); ago < len(hours) { // a clock may be ahead of the database's
+	for at, n := range failed {
+		if ago := max(0, int(v.Now.Sub(at)/time.Hour)); ago < len(hours) { // a clock may be ahead of the database's
 			hours[len(hours)-1-ago] += n
 		}
 	}
-	return report.Spark(hours)
+	return measure{}.bars(hours)
 }
 
 // causesMost is how many causes a page shows.
@@ -224,10 +229,7 @@ func (s *Server) failures(v *view) error {
 	}
 	var causes []admin.Cause
 	causes, p.Jobs, p.Counted = found.Causes()
-	for _, c := range causes[min(len(causes), causesMost):] {
-		p.More += c.Jobs
-	}
-	p.Causes = texts.Map(causes[:min(len(causes), causesMost)], func(c admin.Cause) cause { return cause{c} })
+	p.have(causes)
 	v.Live, v.Pace = "*", groupsAge
 	if !p.Counted {
 		v.Every, v.Pace = time.Second, time.Second

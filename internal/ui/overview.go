@@ -9,7 +9,6 @@ import (
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/monitor"
-	"github.com/hipq/hipq/monitor/report"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
@@ -30,10 +29,10 @@ func (v *view) rows(queues ...*queue.Queue) (rows []queueRow, err error) {
 
 // standing is how the instance stands.
 type standing struct {
-	Health monitor.Health
-	Queues []queueRow
-	Report report.View
-	Hosts  []workers.Host
+	Health  monitor.Health
+	Queues  []queueRow
+	Metrics metrics
+	Hosts   []workers.Host
 	// Last is the worker that started last; nil if none ever did.
 	Last *workers.Row
 	// Never says that no worker has ever run.
@@ -51,7 +50,7 @@ func (v *view) standing() (s standing, err error) {
 	if s.Queues, err = v.rows(queues...); err != nil {
 		return s, err
 	}
-	if s.Report, err = v.metrics.now(v.r.Context()); err != nil {
+	if s.Metrics, err = v.metrics.now(v.r.Context()); err != nil {
 		return s, err
 	}
 	s.Hosts, s.Last, err = v.hosts()
@@ -63,8 +62,8 @@ func (v *view) standing() (s standing, err error) {
 
 type overview struct {
 	standing
-	// Judged is when Health was true, if that is a while ago.
-	Judged    time.Time
+	// Judged is when Health was true, if that is a while ago; nil if not.
+	Judged    *time.Time
 	Schedules []Schedule
 }
 
@@ -74,7 +73,7 @@ func (s *Server) overview(v *view) (err error) {
 		return err
 	}
 	if at := s.health.seenAt(); v.Now.Sub(at) > s.health.age {
-		o.Judged = at
+		o.Judged = &at
 	}
 	if o.Schedules, err = s.Schedules(v.r.Context()); err != nil {
 		return err
@@ -86,8 +85,17 @@ func (s *Server) overview(v *view) (err error) {
 	return v.show("overview", "Overview", o)
 }
 
-// Cause is the page that shows what a finding is about.
+// Cause is the page that shows what a finding is about, or the part of the file.
 func (v *view) Cause(f monitor.Finding) string {
+	page := v.cause(f)
+	if !v.File || page == "" {
+		return page
+	}
+	page, _, _ = strings.Cut(page, "?")
+	return "#" + strings.ReplaceAll(page[1:], "/", "-")
+}
+
+func (v *view) cause(f monitor.Finding) string {
 	with := func(pairs ...any) string { return "?" + string(query(pairs...)) }
 	queue, jobType := *cmp.Or(f.Queue, new("")), *cmp.Or(f.JobType, new(""))
 	switch f.What {
@@ -112,9 +120,9 @@ func (v *view) Cause(f monitor.Finding) string {
 // advice is the command that a finding ends with. The page has links and buttons instead.
 var advice = texts.Pattern(`[:;] (?:see:? )?hipq [^;(]*`)
 
-// Brief is a finding's text, without commands if a page shows its cause.
+// Brief is a finding's text, without commands if a page of the server shows its cause.
 func (v *view) Brief(f monitor.Finding) string {
-	if v.Cause(f) == "" || f.What == "missed_hours" {
+	if v.File || v.Cause(f) == "" || f.What == "missed_hours" {
 		return f.Text
 	}
 	return strings.TrimSpace(strings.ReplaceAll(advice().ReplaceAllString(f.Text, " "), " ;", ";"))
@@ -123,44 +131,60 @@ func (v *view) Brief(f monitor.Finding) string {
 type workersPage struct {
 	Hosts []workers.Host
 	Last  *workers.Row
-	Ticks *monitor.Window
 	// Clock is the database's time.
 	Clock time.Time
-	// Running are jobs that run, by their workers' ids.
-	Running map[string][]*job.Job
+	// Jobs are jobs that run, the one that has run longest first. AllJobs says that there are no others.
+	Jobs    []*job.Job
+	AllJobs bool
 }
 
-// runningMost is how many running jobs of a queue the page of workers shows.
+// Of are the jobs that a worker runs.
+func (p workersPage) Of(workerID string) (jobs []*job.Job) {
+	for _, j := range p.Jobs {
+		if j.WorkerID == workerID {
+			jobs = append(jobs, j)
+		}
+	}
+	return jobs
+}
+
+// runningMost is how many running jobs of a queue a page shows.
 const runningMost = 200
 
-func (s *Server) workers(v *view) (err error) {
-	var p workersPage
-	if p.Hosts, p.Last, err = v.hosts(); err != nil {
+// working has the workers and what they do.
+func (v *view) working(queues []*queue.Queue, within time.Duration) (p workersPage, err error) {
+	if p.Hosts, p.Last, err = v.hosts(); err == nil {
+		p.Clock, err = v.DB.SQL.Clock(v.r.Context())
+	}
+	p.AllJobs = true
+	for _, q := range queues {
+		if err != nil {
+			return p, err
+		}
+		var list admin.List
+		by := admin.Filter{Status: admin.Running, Limit: runningMost}
+		list, err = admin.Of(q).Page(v.r.Context(), by, admin.PageOptions{Oldest: true, Within: within, Ranges: &v.ranges})
+		p.Jobs, p.AllJobs = append(p.Jobs, list.Jobs...), p.AllJobs && list.Next == ""
+	}
+	slices.SortStableFunc(p.Jobs, func(a, b *job.Job) int { return a.StartTime.Compare(b.StartTime) })
+	return p, err
+}
+
+func (s *Server) workers(v *view) error {
+	queues, err := v.queues.now(v.r.Context())
+	if err != nil {
 		return err
 	}
-	if p.Clock, err = v.DB.SQL.Clock(v.r.Context()); err != nil {
+	p, err := v.working(queues, s.looks.page)
+	if err != nil {
 		return err
 	}
 	metrics, err := s.metrics.now(v.r.Context())
 	if err != nil {
 		return err
 	}
-	p.Ticks, p.Running = metrics.Window("1w"), map[string][]*job.Job{}
-	queues, err := v.queues.now(v.r.Context())
-	if err != nil {
-		return err
-	}
-	for _, q := range queues {
-		list, err := admin.Of(q).Page(v.r.Context(), admin.Filter{Status: "running", Limit: runningMost}, admin.PageOptions{Within: s.looks.page, Ranges: &s.ranges})
-		if err != nil {
-			return err
-		}
-		for _, j := range list.Jobs {
-			p.Running[j.WorkerID] = append(p.Running[j.WorkerID], j)
-		}
-	}
 	v.Live = "workers"
-	return v.show("workers", "Workers", p)
+	return v.show("workers", "Workers", list(p, metrics))
 }
 
 func (p workersPage) Silent(w workers.Row) bool {

@@ -3,7 +3,6 @@
 package ui
 
 import (
-	"bytes"
 	"compress/gzip"
 	"context"
 	"crypto/rand"
@@ -22,7 +21,6 @@ import (
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/monitor"
-	"github.com/hipq/hipq/monitor/report"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
@@ -42,6 +40,12 @@ type Instance struct {
 	Health func(context.Context) (monitor.Health, error)
 	// Alert has the limits of the metrics.
 	Alert monitor.Alert
+	// Command completes the commands in a text so that they find the config. Mend has the commands
+	// for the jobs of a kind of failures; some may be empty.
+	Command func(text string) string
+	Mend    func(admin.Kind) []string
+	// Example is a command that adds a job; empty if the config has no suitable type.
+	Example string
 	// Schedules are the schedules of the config and the database.
 	Schedules func(context.Context) ([]Schedule, error)
 	// PauseSchedule pauses or resumes a schedule. RunSchedule enqueues its job now, for a person.
@@ -55,11 +59,16 @@ type Instance struct {
 	Time func(ctx context.Context, text string) (time.Time, error)
 }
 
-// Schedule is a schedule with its last job.
+// Schedule is a recurring job. Times that don't exist are zero.
 type Schedule struct {
-	report.Schedule
-	Paused, InConfig bool
-	LastJob          int64
+	Name, When, Queue, JobType string
+	// Next and Last are slots of the schedule. Missed is the last slot without a job.
+	Next, Last, Missed time.Time
+	// Overdue is set if no worker handles the next slot. MissedLately is set if someone must hear of the missed slot.
+	Overdue, MissedLately bool
+	Paused, InConfig      bool
+	LastJob               int64
+	Remark                string
 }
 
 // Options say who may do what.
@@ -88,7 +97,7 @@ type Server struct {
 	// queues, health and metrics are kept for a while, because they cost more than the other queries together.
 	queues  kept[[]*queue.Queue]
 	health  kept[monitor.Health]
-	metrics kept[report.View]
+	metrics kept[metrics]
 	// alive is whether the database answers.
 	alive  kept[time.Time]
 	groups groups
@@ -106,7 +115,7 @@ func New(ctx context.Context, i Instance, o Options) *Server {
 	s.live = &live{ctx: ctx, log: activity.New(i.DB), pages: map[chan news]bool{}}
 	s.alive = kept[time.Time]{get: i.DB.SQL.Clock, age: time.Second, ctx: ctx}
 	s.health = kept[monitor.Health]{get: i.Health, age: 20 * time.Second, ctx: ctx, then: func() { s.live.changed("health") }}
-	s.metrics = kept[report.View]{get: i.report, age: time.Minute, ctx: ctx, then: func() { s.live.changed("metrics") }}
+	s.metrics = kept[metrics]{get: i.measure, age: time.Minute, ctx: ctx, then: func() { s.live.changed("metrics") }}
 	go func() { // so that the first page waits less
 		_, _ = s.metrics.now(ctx)
 		if _, err := s.health.now(ctx); err == nil {
@@ -117,7 +126,7 @@ func New(ctx context.Context, i Instance, o Options) *Server {
 }
 
 // measured has the metrics. While there are none, the next page reads them again.
-func (s *Server) measured(ctx context.Context) (report.View, error) {
+func (s *Server) measured(ctx context.Context) (metrics, error) {
 	m, err := s.metrics.now(ctx)
 	if !m.Measured {
 		s.metrics.forget()
@@ -125,9 +134,9 @@ func (s *Server) measured(ctx context.Context) (report.View, error) {
 	return m, err
 }
 
-// report has the metrics of the last hours, made when the last hour was measured. Before the first one it has the current hour's.
-func (i Instance) report(ctx context.Context) (report.View, error) {
-	p := report.Page{Instance: i.Name, Zone: i.Zone, Alert: i.Alert}
+// measure reads the metrics of the last hours, made when the last hour was measured. Before the first one it has the current hour's.
+func (i Instance) measure(ctx context.Context) (metrics, error) {
+	p := metrics{alert: i.Alert, zone: i.Zone}
 	m := monitor.New(i.DB)
 	hour, err := m.LastComplete(ctx)
 	if err == nil {
@@ -140,7 +149,7 @@ func (i Instance) report(ctx context.Context) (report.View, error) {
 		p.Current = new(monitor.Current)
 		*p.Current, err = m.Current(ctx)
 	}
-	return p.View(), err
+	return p, err
 }
 
 // Handler answers all requests.
@@ -220,10 +229,13 @@ func (s *Server) Handler() http.Handler {
 //go:embed files
 var files embed.FS
 
+// templates are parsed on first use, because hipq starts each minute and rarely needs them.
 var templates = sync.OnceValue(func() *template.Template {
-	return template.Must(report.Templates().Funcs(template.FuncMap{
-		"called": called, "causes": func(n int64, done bool) string { return texts.Thousands(n) + map[bool]string{false: "+"}[done] }, "datetime": datetime, "rel": rel, "list": list, "query": query, "shown": shown, "span": texts.Duration, "word": word,
-	}).ParseFS(files, "files/*.html"))
+	return template.Must(template.New("").Funcs(template.FuncMap{
+		"bar": bar, "called": called, "causes": atLeast, "changed": changed, "clip": texts.Clip, "command": command, "count": texts.Count[int64],
+		"duration": duration, "list": list, "over": over, "overMS": overMS, "percentile": percentile, "plus": func(a, b int64) int64 { return a + b },
+		"query": query, "share": share, "shown": shown, "span": texts.Duration, "thousands": texts.Thousands[int64], "word": word,
+	}).ParseFS(files, "files/*.html", "files/ui.css"))
 })
 
 // tag is a new one for each version of the files.
@@ -234,18 +246,12 @@ var tag = sync.OnceValue(func() string {
 		sum.Write(text)
 		return nil
 	})
-	_ = templates().ExecuteTemplate(sum, "page.css", nil)
 	return fmt.Sprintf(`"%x"`, sum.Sum(nil)[:12])
 })
 
 func serveFile(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
 	text, err := files.ReadFile("files/" + name)
-	if name == "report.css" {
-		var b bytes.Buffer
-		err = templates().ExecuteTemplate(&b, "page.css", nil)
-		text = b.Bytes()
-	}
 	if err != nil || strings.HasSuffix(name, ".html") {
 		http.NotFound(w, r)
 		return

@@ -52,8 +52,24 @@ func open(t *testing.T, o ui.Options) *desk {
 
 func openOn(t testing.TB, db *schema.DB, q *queue.Queue, o ui.Options) *desk {
 	t.Helper()
+	i := instanceOn(t, db, q)
+	if o.UserHeader == "" {
+		o.Token = "t0ken"
+	}
+	pages := ui.New(t.Context(), i, o)
+	s := httptest.NewServer(pages.Handler())
+	t.Cleanup(s.Close)
+	return &desk{Client: browser(t), t: t, db: db, q: q, pages: pages, url: s.URL, token: o.Token, file: i.File}
+}
+
+func instanceOn(t testing.TB, db *schema.DB, q *queue.Queue) ui.Instance {
+	t.Helper()
 	i := ui.Instance{
-		Name: "shop", DB: db, Zone: time.UTC,
+		Name: "shop", DB: db, Zone: time.UTC, Alert: monitor.DefaultAlert(),
+		Command: func(text string) string { return text },
+		Mend: func(k admin.Kind) []string {
+			return []string{"hipq retry " + k.Queue + " --fingerprint " + k.Fingerprint}
+		},
 		Queues: func(ctx context.Context) ([]*queue.Queue, error) {
 			_, err := admin.Registered(ctx, db)
 			return []*queue.Queue{q}, err
@@ -84,13 +100,7 @@ func openOn(t testing.TB, db *schema.DB, q *queue.Queue, o ui.Options) *desk {
 	if db.SQL.Engine == "sqlite" {
 		dbtest.OK(t, db.SQL.GetContext(t.Context(), &i.File, "SELECT file FROM pragma_database_list WHERE name = 'main'"))
 	}
-	if o.UserHeader == "" {
-		o.Token = "t0ken"
-	}
-	pages := ui.New(t.Context(), i, o)
-	s := httptest.NewServer(pages.Handler())
-	t.Cleanup(s.Close)
-	return &desk{Client: browser(t), t: t, db: db, q: q, pages: pages, url: s.URL, token: o.Token, file: i.File}
+	return i
 }
 
 func browser(t testing.TB) *http.Client {
@@ -404,7 +414,7 @@ func TestNoSuchThing(t *testing.T) {
 		"/queues/emails?status=due&after=%27/1": 400, "/queues/emails?fingerprint=zz": 400, "/queues/emails?since=soon": 400, "/queues/emails?since=2h": 200,
 		"/queues/emails?type=%27%22%3E": 200, "/queues/emails?text=%25_%27": 200, "/queues/emails?key=%00": 200, "/queues/%00": 404,
 		"/failures?state=finished": 400, "/failures?queue=none": 200, "/failures?since=x": 400, "/activity?job=x": 400, "/activity?before=x": 400, "/activity?state=odd": 400,
-		"/activity?queue=none": 200, "/tasks/1": 404, "/tasks/x": 404, "/files/none": 404, "/files/job.html": 404, "/files/..%2fui.go": 404, "/files/ui.js": 200, "/files/report.css": 200, "/files/": 404,
+		"/activity?queue=none": 200, "/tasks/1": 404, "/tasks/x": 404, "/files/none": 404, "/files/job.html": 404, "/files/..%2fui.go": 404, "/files/ui.js": 200, "/files/ui.css": 200, "/files/": 404,
 		"/schedules": 200, "/workers": 200, "/metrics": 200, "/enqueue": 200, "/enqueue?queue=none&type=%3Cb%3E": 200, "/failures": 200, "/activity": 200,
 	} {
 		a := d.get(path)

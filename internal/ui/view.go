@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/texts"
-	"github.com/hipq/hipq/monitor/report"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/schema"
@@ -29,6 +28,8 @@ type view struct {
 	w     http.ResponseWriter
 	Now   time.Time
 	User  string
+	// File is set for a page that is written to a file: it has no script, and no server to link to.
+	File bool
 	// Title and Page name the page. Live says what it shows: it is fetched again when that has changed.
 	Title, Page, Live string
 	// Every is how often the page is also fetched without a change; 0 means seldom.
@@ -193,9 +194,6 @@ func (v *view) IsUsable() bool { return v.status == http.StatusOK }
 
 // Form is what somebody typed or chose.
 func (v *view) Form(name string) string { return v.r.FormValue(name) }
-
-// Until is the end of the last hour that was measured.
-func (v *view) Until(m report.View) time.Time { return m.Hours[len(m.Hours)-1].Start.Add(time.Hour) }
 
 // Here is the address of the page, to come back to.
 func (v *view) Here() string { return v.r.URL.RequestURI() }

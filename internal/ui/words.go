@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"html/template"
+	"math"
 	"net/url"
 	"regexp"
 	"strings"
@@ -17,6 +18,9 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
+// none stands for what doesn't exist, or wasn't measured.
+const none = "–"
+
 // ago says how long ago a time was, or in how long it will be, in its largest unit.
 func ago(now, t time.Time) string {
 	d := now.Sub(t).Round(time.Second)
@@ -28,7 +32,7 @@ func ago(now, t time.Time) string {
 	}
 	switch said := texts.Duration(d.Abs().Truncate(unit)); {
 	case t.IsZero():
-		return "–"
+		return none
 	case d == 0:
 		return "now"
 	case d < 0:
@@ -38,22 +42,29 @@ func ago(now, t time.Time) string {
 	}
 }
 
-// datetime is a time in the zone of the config; the title has the year, milliseconds and UTC.
-func datetime(zone *time.Location, t time.Time) template.HTML {
-	return timed(zone, t, "", t.In(zone).Format("2 Jan 15:04:05"))
+// At is a time in the zone of the config; the title has the year, milliseconds and UTC.
+func (v *view) At(t time.Time) template.HTML {
+	layout := "2 Jan 15:04:05"
+	if v.File {
+		layout = "Mon 2 Jan 15:04"
+	}
+	return v.timed(t, "", t.In(v.Zone).Format(layout))
 }
 
-// rel is a time as ago says it; the title is exact. A script goes on with it.
-func rel(zone *time.Location, now, t time.Time) template.HTML {
-	return timed(zone, t, ` class="rel"`, ago(now, t))
+// Ago is a time as ago says it; the title is exact. A script goes on with it, which a file doesn't have.
+func (v *view) Ago(t time.Time) template.HTML {
+	if v.File {
+		return v.At(t)
+	}
+	return v.timed(t, ` class="rel"`, ago(v.Now, t))
 }
 
-func timed(zone *time.Location, t time.Time, class, said string) template.HTML {
+func (v *view) timed(t time.Time, class, said string) template.HTML {
 	if t.IsZero() {
-		return "–"
+		return none
 	}
 	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%s (%s UTC)"%s>%s</time>`, //nolint:gosec // of numbers only
-		t.UTC().Format(time.RFC3339Nano), t.In(zone).Format("Mon 2 Jan 2006 15:04:05.000"), t.UTC().Format("15:04:05"), class, said))
+		t.UTC().Format(time.RFC3339Nano), t.In(v.Zone).Format("Mon 2 Jan 2006 15:04:05.000"), t.UTC().Format("15:04:05"), class, said))
 }
 
 // shown is a job's status by the names of the tabs.
@@ -86,10 +97,13 @@ func sentence(text string) string {
 // word is a name, or a dash.
 func word(text string) string {
 	if text == "" || text == texts.None {
-		return "–"
+		return none
 	}
 	return texts.Clip(text, 512)
 }
+
+// atLeast is how many jobs were counted, with a plus if there may be more.
+func atLeast(n int64, all bool) string { return texts.Thousands(n) + map[bool]string{false: "+"}[all] }
 
 // called is what a list calls a job: its key, or its number.
 func called(key string, id int64) string {
@@ -130,4 +144,61 @@ func highlighted(text string) template.HTML {
 	}
 	out.WriteString(template.HTMLEscapeString(indented[last:]))
 	return template.HTML(out.String()) //nolint:gosec // each part is escaped
+}
+
+func duration(ms int64) string { return texts.Duration(time.Duration(ms) * time.Millisecond) }
+
+func percentile(ms *int64) string {
+	if ms == nil {
+		return none
+	}
+	return duration(*ms)
+}
+
+func share(part, whole int64) string {
+	if whole == 0 {
+		return none
+	}
+	switch p := 100 * float64(part) / float64(whole); {
+	case part == 0:
+		return "0 %"
+	case p < 0.1:
+		return "< 0.1 %"
+	case p < 9.95:
+		return fmt.Sprintf("%.1f %%", p)
+	case part < whole && p >= 99.5:
+		return "> 99 %"
+	default:
+		return fmt.Sprintf("%.0f %%", p)
+	}
+}
+
+// changed is the change from an earlier window, if as many of its hours were aggregated.
+func changed(hours int, now int64, hoursBefore int, before int64) string {
+	switch {
+	case hours == 0 || hours != hoursBefore || before == 0 && now == 0:
+		return none
+	case before == 0:
+		return "none before"
+	}
+	switch p := math.Round(100 * float64(now-before) / float64(before)); {
+	case p == 0:
+		return "±0 %"
+	case p >= 900:
+		return fmt.Sprintf("× %.0f", float64(now)/float64(before))
+	case p > 0:
+		return fmt.Sprintf("+%.0f %%", p)
+	default:
+		return fmt.Sprintf("−%.0f %%", -p)
+	}
+}
+
+const maxCommand = 4 << 10
+
+// command is a command to copy. It is empty if it can't be shown exactly.
+func command(text string) string {
+	if len(text) > maxCommand || strings.ContainsAny(text, "\n\t") || texts.IndexHidden(text) < len(text) {
+		return ""
+	}
+	return text
 }

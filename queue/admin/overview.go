@@ -302,21 +302,11 @@ func (q *Queue) Progressing(ctx context.Context, most int) (jobs []*job.Job, err
 	return jobs, texts.Wrap(err, "read the progress of jobs of %s", q.s.Name)
 }
 
-var runningColumns = store.Only("id", "job_type", "status", "attempt", "start_time", "worker_id",
-	"progress", "progress_note", "progress_attempt", "progress_time")
-
 // HasType says whether there is a job of a type, whatever its status.
 func (q *Queue) HasType(ctx context.Context, jobType string) (has bool, err error) {
 	db := q.s.DB().SQL
 	query := "SELECT EXISTS (SELECT 1 FROM " + q.s.Table() + " " + db.Index(q.s.Table(), "live") + " WHERE job_type = ?)"
 	return has, texts.Wrap(db.GetContext(ctx, &has, query, jobType), "look for jobs of %s", q.s.Name)
-}
-
-// Running returns the jobs whose handlers run, without their data. There are no more than slots.
-func (q *Queue) Running(ctx context.Context) (jobs []*job.Job, err error) {
-	rest := q.s.ClaimIndex() + " WHERE status IN ('running', 'answered')"
-	err = q.s.DB().SQL.Read(ctx, q.s.Jobs(runningColumns, rest, nil, func(j *job.Job) { jobs = append(jobs, j) }))
-	return jobs, texts.Wrap(err, "read the running jobs of %s", q.s.Name)
 }
 
 // InRetry has the types of the jobs that are in an attempt after a failed one, or whose failure is to be decided about.

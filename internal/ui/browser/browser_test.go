@@ -56,7 +56,7 @@ func run(m *testing.M) (int, error) {
 	if out, err := build.CombinedOutput(); err != nil {
 		return 1, fmt.Errorf("build hipq: %w\n%s", err, out)
 	}
-	text, err := os.ReadFile("../../../.ci/report/node_modules/axe-core/axe.min.js")
+	text, err := os.ReadFile("../../../.ci/browser/node_modules/axe-core/axe.min.js")
 	if err != nil {
 		return 1, errors.Join(err, errors.New("make test-browser gets axe-core"))
 	}
@@ -216,7 +216,7 @@ func newTab(of context.Context, t *testing.T, o ...chromedp.ContextOption) *tab 
 			b.fault("dialog: " + e.Message)
 			go func() { _, _ = chromedp.Call(ctx, page.HandleJavaScriptDialog, page.HandleJavaScriptDialogParams{}) }()
 		case *network.EventRequestWillBeSent:
-			if u := e.Request.URL; !strings.HasPrefix(u, "http://127.0.0.1:") && !strings.HasPrefix(u, "about:") && !strings.HasPrefix(u, "data:") {
+			if u := e.Request.URL; !strings.HasPrefix(u, "http://127.0.0.1:") && !strings.HasPrefix(u, "file:") && !strings.HasPrefix(u, "about:") && !strings.HasPrefix(u, "data:") {
 				b.fault("request: " + u)
 			}
 		case *network.EventLoadingFailed:

@@ -3,10 +3,13 @@ package browser
 import (
 	"fmt"
 	"net/url"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/chromedp/cdproto/emulation"
 
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/queue/job"
@@ -46,10 +49,35 @@ func (b *tab) visitPhone(s *shop, what string, paths ...string) {
 	}
 }
 
+// report makes a report, and returns its address.
+func (s *shop) report() string {
+	s.t.Helper()
+	s.run("monitor", "--report", "report.html")
+	return "file://" + filepath.Join(s.dir, "report.html")
+}
+
+// visitReport checks a report as people see it, and on paper.
+func (b *tab) visitReport(s *shop, what string) {
+	b.t.Helper()
+	address := s.report()
+	for _, scheme := range []string{"light", "dark"} {
+		for _, width := range []int64{1400, 390} {
+			b.look(width, scheme)
+			b.open(address)
+			b.check(fmt.Sprintf("%s report %s %d", what, scheme, width))
+		}
+	}
+	b.look(720, "light")
+	call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: "print"})
+	b.check(what + " report on paper")
+}
+
 func TestEmptyPages(t *testing.T) {
 	t.Parallel()
 	s := open(t)
-	s.enter().visit(s, "empty", pages...)
+	b := s.enter()
+	b.visit(s, "empty", pages...)
+	b.visitReport(s, "empty")
 }
 
 // jobsOf are the pages of jobs, one of each status.
@@ -114,6 +142,7 @@ func TestBusyPages(t *testing.T) {
 	b.check("the question on a phone")
 	b.open(s.base + "/")
 	b.check("the overview, light, on a phone")
+	b.visitReport(s, "busy")
 }
 
 func TestHostilePages(t *testing.T) {
@@ -125,6 +154,7 @@ func TestHostilePages(t *testing.T) {
 	s.add(job.Params{Type: "send", Data: strings.Repeat(nasty, 2000)})
 	b := s.enter()
 	b.visitPhone(s, "hostile", append(slices.Clone(pages), s.jobsOf()...)...)
+	b.visitReport(s, "hostile")
 	q := url.QueryEscape(nasty)
 	b.visitPhone(s, "hostile address", "/queues/emails?type="+q+"&key="+q+"&text="+q, "/failures?queue="+q+"&type="+q+"&text="+q, "/activity?queue="+q+"&type="+q+"&text="+q,
 		"/enqueue?queue="+q+"&type="+q+"&data="+q+"&key="+q, "/queues/"+url.PathEscape("<script>x</script>"), "/queues/emails?status="+q, "/queues/emails?since="+q)

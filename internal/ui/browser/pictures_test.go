@@ -52,21 +52,26 @@ func TestPictures(t *testing.T) {
 	waiting := s.busyShop()
 	s.stop()
 	s.start() // with the metrics
-	b := s.enter()
+	b, report := s.enter(), s.report()
+	page := dbtest.Must(os.ReadFile(filepath.Join(s.dir, "report.html")))(t)
+	page = bytes.ReplaceAll(page, []byte(" --config "+s.dir+"/hipq.yaml"), nil) // as with one in /etc/hipq
+	dbtest.OK(t, os.WriteFile(filepath.Join(s.dir, "report.html"), page, 0o600))
 	for _, p := range []struct {
-		name, path, scheme string
-		width, height      int64
+		name, address, scheme string
+		width, height         int64
 	}{
-		{"ui", "/", "light", 1200, 750},
-		{"ui-queue", "/queues/emails?status=due", "light", 1200, 620},
-		{"ui-job", fmt.Sprint("/queues/emails/jobs/", waiting), "light", 1200, 800},
-		{"ui-failures", "/failures", "light", 1200, 560},
-		{"ui-phone", "/", "dark", 390, 800},
+		{"ui", s.base + "/", "light", 1200, 750},
+		{"ui-queue", s.base + "/queues/emails?status=due", "light", 1200, 620},
+		{"ui-job", fmt.Sprint(s.base, "/queues/emails/jobs/", waiting), "light", 1200, 800},
+		{"ui-failures", s.base + "/failures", "light", 1200, 560},
+		{"ui-phone", s.base + "/", "dark", 390, 800},
+		{"report", report, "light", 1200, 900},
+		{"report-phone", report, "light", 390, 800},
 	} {
 		b.look(p.width, p.scheme)
 		call(b, emulation.SetLocaleOverride, emulation.SetLocaleOverrideParams{Locale: "en-GB"})
 		call(b, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "Europe/Berlin"})
-		b.open(s.base + p.path)
+		b.open(p.address)
 		b.wait(`document.readyState === "complete"`)
 		value[int](b, fmt.Sprintf(`document.body.style.height = "%dpx", document.body.style.overflow = "hidden", 0`, p.height-1))
 		shot, err := chromedp.Run(b, chromedp.FullScreenshot(100))

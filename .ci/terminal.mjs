@@ -1,14 +1,13 @@
-// Makes the pictures of the docs: node pictures.mjs CHROMIUM HIPQ REPORT.html FOLDER. It takes screenshots of a report,
-// and draws a terminal after README's quick start. Times, ids and the host get fixed values, so an unchanged hipq gives the same files.
+// Draws a terminal after README's quick start: node terminal.mjs HIPQ FILE.svg. Times, ids and the host get fixed values, so an
+// unchanged hipq gives the same file.
 import { execFileSync } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { hostname, tmpdir } from 'node:os'
 import { dirname, join, resolve } from 'node:path'
-import { fileURLToPath, pathToFileURL } from 'node:url'
-import puppeteer from 'puppeteer-core'
+import { fileURLToPath } from 'node:url'
 
-const [executablePath, hipq, report, folder] = process.argv.slice(2)
-const readme = fileURLToPath(new URL('../../README.md', import.meta.url))
+const [hipq, file] = process.argv.slice(2)
+const readme = fileURLToPath(new URL('../README.md', import.meta.url))
 const commands = ['hipq jobs', 'hipq failures', 'hipq show files 2']
 const columns = 112 // the narrowest terminal that shows these jobs whole
 
@@ -80,17 +79,4 @@ ${texts.join('')}</g>
 `
 }
 
-writeFileSync(join(folder, 'terminal.svg'), svg(rows(timeless(session()))))
-
-const browser = await puppeteer.launch({ executablePath, args: ['--no-sandbox', '--disable-gpu'] })
-for (const { name, width, clip } of [
-  { name: 'report', width: 1400, clip: { x: 60, y: 16, width: 1280, height: 903 } }, // less margin, so that it is larger on a page
-  { name: 'report-phone', width: 390, clip: { x: 0, y: 0, width: 390, height: 800 } },
-]) {
-  const page = await browser.newPage()
-  await page.setViewport({ width, height: 1000, isMobile: width < 500 })
-  await page.emulateMediaFeatures([{ name: 'prefers-color-scheme', value: 'light' }])
-  await page.goto(pathToFileURL(resolve(report)).href)
-  await page.screenshot({ path: join(folder, `${name}.png`), clip })
-}
-await browser.close()
+writeFileSync(file, svg(rows(timeless(session()))))
