@@ -44,19 +44,13 @@ func (m *Monitor) Current(ctx context.Context) (Current, error) {
 		c.LeftOut = true
 		return c, nil
 	}
-	sums := map[string]*Counts{}
-	for k, r := range counted.rows {
-		if k == workersKey {
-			continue
-		}
-		if sums[k.queue] == nil {
-			sums[k.queue] = &Counts{}
-		}
-		sums[k.queue].add(&r.Counts)
+	sums := Hour{Queues: map[string]*QueueHour{}}
+	for _, r := range counted.rows {
+		sums.add(r)
 	}
-	for _, name := range slices.Sorted(maps.Keys(sums)) {
-		sums[name].sum()
-		c.Queues = append(c.Queues, CurrentQueue{name, *sums[name]})
+	for _, name := range slices.Sorted(maps.Keys(sums.Queues)) {
+		sums.Queues[name].sum()
+		c.Queues = append(c.Queues, CurrentQueue{name, sums.Queues[name].Counts})
 	}
 	return c, texts.Wrap(err, "count the current hour")
 }

@@ -38,10 +38,8 @@ type Hour struct {
 // QueueHour is an hour of a queue, over all its job types.
 type QueueHour struct {
 	Counts
-	// Measured reports whether the backlog was measured at the end of the hour. If not, Backlog and OldestDueMS are 0.
-	Measured    bool
-	Backlog     int64
-	OldestDueMS int64
+	// Backlog is the backlog at the end of the hour; 0 if it wasn't measured.
+	Backlog int64
 }
 
 func (h Hour) add(r *metric) {
@@ -54,8 +52,8 @@ func (h Hour) add(r *metric) {
 		h.Queues[r.Queue] = q
 	}
 	q.add(&r.Counts)
-	if r.Backlog != nil && r.OldestDueMS != nil {
-		q.Measured, q.Backlog, q.OldestDueMS = true, q.Backlog+*r.Backlog, max(q.OldestDueMS, *r.OldestDueMS)
+	if r.Backlog != nil {
+		q.Backlog += *r.Backlog
 	}
 }
 

@@ -126,7 +126,7 @@ func hoursOf(entries []activity.Entry, aggregated map[time.Time]bool, to, measur
 			}
 			q := queues[k.queue]
 			if q.add(&c); h.Equal(measured) {
-				q.Measured, q.Backlog, q.OldestDueMS = true, q.Backlog+4, 70
+				q.Backlog += 4
 			}
 		}
 		for _, q := range queues {

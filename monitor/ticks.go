@@ -35,9 +35,6 @@ type TickSums struct {
 	GapMS *int64 `json:"gap_ms"`
 	// GapFrom is when that gap began.
 	GapFrom *time.Time `json:"gap_from"`
-
-	// before is the last tick so far, possibly from before the window.
-	before *time.Time
 }
 
 // lookBack is how long before the longest window ticks are read. A host without ticks for longer counts as new.
@@ -45,47 +42,45 @@ const lookBack = 24 * time.Hour
 
 // ticksOf summarizes the ticks in [from, to). The ticks are in order of time, and may begin before from.
 func ticksOf(all []workers.Tick, from, to time.Time) Ticks {
-	ticks := Ticks{Hosts: []HostTicks{}}
-	hosts := map[string]*TickSums{}
+	ticks, hosts := Ticks{sumTicks(all, from, to), []HostTicks{}}, map[string][]workers.Tick{}
 	for _, t := range all {
-		if hosts[t.Host] == nil {
-			hosts[t.Host] = &TickSums{}
-		}
-		ticks.add(t, from)
-		hosts[t.Host].add(t, from)
+		hosts[t.Host] = append(hosts[t.Host], t)
 	}
-	ticks.gap(to)
 	for _, name := range slices.Sorted(maps.Keys(hosts)) {
-		if h := hosts[name]; h.Count > 0 {
-			h.gap(to)
-			ticks.Hosts = append(ticks.Hosts, HostTicks{name, *h})
+		if s := sumTicks(hosts[name], from, to); s.Count > 0 {
+			ticks.Hosts = append(ticks.Hosts, HostTicks{name, s})
 		}
 	}
 	return ticks
 }
 
-// add adds a tick. A tick before from only begins a gap.
-func (s *TickSums) add(t workers.Tick, from time.Time) {
-	at := t.At.Time
-	if !at.Before(from) {
-		if s.Count++; s.Count == 1 {
-			s.First = &at
+// sumTicks sums up ticks. A tick before from only begins a gap.
+func sumTicks(ticks []workers.Tick, from, to time.Time) (s TickSums) {
+	var before *time.Time
+	gap := func(until time.Time) {
+		if before == nil {
+			return
 		}
-		if t.Idle {
-			s.Idle++
+		if ms := until.Sub(*before).Milliseconds(); s.GapMS == nil || ms > *s.GapMS {
+			s.GapMS, s.GapFrom = &ms, before
 		}
-		s.Last = &at
-		s.gap(at)
 	}
-	s.before = &at
-}
-
-// gap ends the gap since the last tick.
-func (s *TickSums) gap(until time.Time) {
-	if s.Count == 0 || s.before == nil {
-		return
+	for _, t := range ticks {
+		at := t.At.Time
+		if !at.Before(from) {
+			if s.Count++; s.Count == 1 {
+				s.First = &at
+			}
+			if t.Idle {
+				s.Idle++
+			}
+			s.Last = &at
+			gap(at)
+		}
+		before = &at
 	}
-	if ms := until.Sub(*s.before).Milliseconds(); s.GapMS == nil || ms > *s.GapMS {
-		s.GapMS, s.GapFrom = &ms, s.before
+	if s.Count > 0 {
+		gap(to)
 	}
+	return s
 }

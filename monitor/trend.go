@@ -167,7 +167,11 @@ func (s *series) finish() (Trend, bool) {
 	for i, start := 0, 0; i < len(s.hours); i++ {
 		score := 0.0
 		if s.done[i] {
-			score = s.measure.score(s.before, s.now, &s.hours[i], s.hourEarlier(i))
+			var earlier *Counts
+			if s.measure.seasonal {
+				earlier = &s.earlier[i]
+			}
+			score = s.measure.score(s.before, s.now, &s.hours[i], earlier)
 		}
 		rest += score
 		if sum += score; sum <= 0 {
@@ -196,13 +200,6 @@ func (s *series) finish() (Trend, bool) {
 	t.From, t.To = s.valueOr(before, s.before), s.valueOr(now, s.now)
 	t.Text = t.Words(time.UTC)
 	return t, true
-}
-
-func (s *series) hourEarlier(i int) *Counts {
-	if s.measure.seasonal {
-		return &s.earlier[i]
-	}
-	return nil
 }
 
 func (s *series) sum(hours []Counts, first, end int) sample {

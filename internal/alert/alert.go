@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -132,12 +133,7 @@ func (b Log) Over(ctx context.Context, what string) (ours bool, err error) {
 	return ours && err == nil, wrap(err)
 }
 
-func wrap(err error) error {
-	if err != nil {
-		err = fmt.Errorf("check whether it was reported: %w", err)
-	}
-	return err
-}
+func wrap(err error) error { return texts.Wrap(err, "check whether it was reported") }
 
 // Purge deletes what was said before a time, in small transactions with pauses. It may be interrupted and repeated.
 func (b Log) Purge(ctx context.Context, before time.Time) error {
