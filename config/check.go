@@ -1,22 +1,17 @@
 package config
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/hipq/hipq/queue/handler"
 )
 
-// longest exceeds any sensible time. It keeps sums of times within what the databases can store.
-const longest = 3650 * 24 * time.Hour
-
-// checker parses values and collects all mistakes, so that one run shows them all.
+// checker reads the file and collects all mistakes, so that one run shows them all.
 type checker struct {
-	file string
+	// file is the config, and dir its folder, for relative paths.
+	file, dir string
 	// lines are the lines of the file's keys.
 	lines map[string]int
 	// origin is the variable or flag that gave a setting, unless the file did.
@@ -28,9 +23,9 @@ type checker struct {
 	words map[string]bool
 	// warnings are about usable settings that should be changed.
 	warnings []string
-	// settings are all settings read.
+	// settings are all settings read, and from is where each comes from, by its key.
 	settings []Setting
-	outer    map[string]string // the key or section that one inherits from
+	from     map[string]string
 	// programs are those of all handlers.
 	programs []*handler.Program
 }
@@ -68,101 +63,22 @@ func (c *checker) missing(path, format string, args ...any) {
 	}
 }
 
+// isFaulty says whether a key, or a key of a section, is refused.
+func (c *checker) isFaulty(path string) bool {
+	for at, is := range c.refused {
+		if is && (at == path || strings.HasPrefix(at, path+".") || strings.HasPrefix(at, path+"[")) {
+			return true
+		}
+	}
+	return false
+}
+
 // refuseName records another package's error about a value. The error may quote the value.
 func (c *checker) refuseName(path, value string, err error) {
 	if mayBeSecret(value) {
 		err = fmt.Errorf("%s is not allowed", shown(value))
 	}
 	c.refuse(path, "%w", err)
-}
-
-// integer parses a whole number; empty means the default. A default out of range means none.
-func (c *checker) integer(path, text string, otherwise, low, high int) int {
-	n := c.whole(path, text, otherwise, low, high)
-	c.noteIf(n >= low, path, n, text)
-	return n
-}
-
-// whole is integer for a part of a setting.
-func (c *checker) whole(path, text string, otherwise, low, high int) int {
-	if text == "" {
-		return otherwise
-	}
-	n, err := strconv.Atoi(text)
-	switch {
-	case err != nil:
-		c.refuse(path, "%s is not a whole number (%d to %d)", shown(text), low, high)
-	case n < low || n > high:
-		c.refuse(path, "%d is out of range (%d to %d)", n, low, high)
-	}
-	return n
-}
-
-// fraction parses a number from 0 to 1; empty means the default.
-func (c *checker) fraction(path, text string, otherwise float64) float64 {
-	f := otherwise
-	if text != "" {
-		var err error
-		if f, err = strconv.ParseFloat(text, 64); err != nil || !(f >= 0 && f <= 1) { // this form refuses NaN too
-			c.refuse(path, "%s is not a number from 0 to 1", shown(text))
-		}
-	}
-	c.note(path, f, text)
-	return f
-}
-
-// truth parses true or false in the spellings of YAML files and environments; empty means the default.
-func (c *checker) truth(path, text string, otherwise bool) bool {
-	is := otherwise
-	switch strings.ToLower(text) {
-	case "":
-	case "true", "yes", "on", "1":
-		is = true
-	case "false", "no", "off", "0":
-		is = false
-	default:
-		c.refuse(path, "%s is neither true nor false", shown(text))
-	}
-	c.note(path, is, text)
-	return is
-}
-
-// duration parses a time with its unit; empty means the default. A default out of range means none.
-func (c *checker) duration(path, text string, otherwise, low time.Duration) time.Duration {
-	d := c.span(path, text, otherwise, low)
-	c.noteIf(d >= low, path, formatDuration(d), text)
-	return d
-}
-
-// span is duration for a part of a setting.
-func (c *checker) span(path, text string, otherwise, low time.Duration) time.Duration {
-	if text == "" {
-		return otherwise
-	}
-	d, err := ParseDuration(text)
-	switch {
-	case err != nil:
-		c.refuse(path, "%w", err)
-	case d < low || d > longest:
-		c.refuse(path, "%s is out of range (%s to %s)", shown(text), formatDuration(low), formatDuration(longest))
-	}
-	return d
-}
-
-// seconds is duration for a time that is stored in whole seconds.
-func (c *checker) seconds(path, text string, otherwise, low time.Duration) time.Duration {
-	d := c.duration(path, text, otherwise, low)
-	if d%time.Second != 0 && d >= low {
-		c.refuse(path, "%s is not in whole seconds", shown(text))
-	}
-	return d
-}
-
-// text reads a value that is not checked here; empty means the default, which may be empty.
-func (c *checker) text(path, text, otherwise string) string {
-	value := cmp.Or(text, otherwise)
-	c.noteIf(value != "", path, value, text)
-	return value
 }
 
 // shown quotes a value for an error message, unless it may be a secret.

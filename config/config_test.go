@@ -230,8 +230,8 @@ func TestMistakes(t *testing.T) {
 		got = append(got, m.Key+" "+m.From)
 	}
 	want := []string{
-		"HIPQ_WORKER_CONCURENCY ", "naem ", "queues.q.job_types.a.handler.exce ", "worker.lock_fro ",
-		"timezone HIPQ_TIMEZONE", "worker.batch ", "queues.q.job_types.a.timeout ",
+		"HIPQ_WORKER_CONCURENCY ", "naem ", "worker.lock_fro ", "worker.batch ", "queues.q.job_types.a.timeout ",
+		"queues.q.job_types.a.handler.exce ", "timezone HIPQ_TIMEZONE",
 	}
 	diff := diff(want, got)
 	dbtest.Ensure(t, diff == "", "(-want +got):\n%s\n%v", diff, err)

@@ -3,7 +3,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -60,28 +59,4 @@ func formatDuration(d time.Duration) string {
 		return "0"
 	}
 	return d.String()
-}
-
-var sizeForm = texts.Pattern(`^([0-9]{1,9})(KiB|MiB|GiB)$`)
-
-// maxSize exceeds any sensible size.
-const maxSize = 1 << 50
-
-// size parses a number of bytes with its unit; empty means 0: no limit.
-func (c *checker) size(path, text string, low int64) (bytes int64) {
-	defer func() { c.noteIf(bytes > 0, path, texts.Bytes(bytes), text) }()
-	if text == "" {
-		return 0
-	}
-	m := sizeForm().FindStringSubmatch(text)
-	if m == nil {
-		c.refuse(path, "%s is not a size; write a whole number and a unit, KiB, MiB or GiB, such as 512MiB", shown(text))
-		return 0
-	}
-	bytes, _ = strconv.ParseInt(m[1], 10, 64) // few digits
-	bytes *= map[string]int64{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}[m[2]]
-	if bytes < low || bytes > maxSize {
-		c.refuse(path, "%s is out of range (%s to %s)", shown(text), texts.Bytes(low), texts.Bytes(maxSize))
-	}
-	return bytes
 }

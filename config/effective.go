@@ -3,9 +3,12 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/hipq/hipq/internal/texts"
+	"github.com/hipq/hipq/schema"
 )
 
 // Default is the From of a Setting that nothing has set.
@@ -36,32 +39,19 @@ func Explain(o LoadOptions) ([]Setting, error) {
 	return c.explain(), nil
 }
 
-// note records the effective value of a key. An empty text means that the key isn't set itself.
-func (c *checker) note(path string, value any, text string) {
+// note records the effective value of a key: its own, or that of the key outer, or a default.
+func (c *checker) note(path string, value any, own bool, outer string) {
 	from := c.origin[path]
 	switch {
-	case text == "":
-		from = ""
+	case !own:
+		from = cmp.Or(c.from[outer], Default)
 	case from != "":
 	case c.lines[path] == 0: // merged into its section from elsewhere
 		from = c.file
 	default:
 		from = fmt.Sprintf("%s:%d", c.file, c.lines[path])
 	}
-	c.settings = append(c.settings, Setting{Key: path, Value: value, From: from})
-}
-
-// noteIf records value, or nil if it doesn't apply.
-func (c *checker) noteIf(is bool, path string, value any, text string) {
-	if !is {
-		value = nil
-	}
-	c.note(path, value, text)
-}
-
-// noteList records a list; an empty one as nil.
-func (c *checker) noteList(path string, list []string) {
-	c.noteIf(len(list) > 0, path, list, strings.Join(list, " "))
+	c.from[path], c.settings = from, append(c.settings, Setting{Key: path, Value: value, From: from})
 }
 
 // noteAgain copies the settings of one section to another that inherits them.
@@ -73,43 +63,47 @@ func (c *checker) noteAgain(section, outside string) {
 	}
 }
 
-// inherits records that a section inherits keys from an outer one.
-func (c *checker) inherits(section, outside string, keys ...string) {
-	for _, key := range keys {
-		c.outer[under(section, key)] = under(outside, key)
-	}
+// forget removes the settings of a key or section that isn't used.
+func (c *checker) forget(path string) {
+	c.settings = slices.DeleteFunc(c.settings, func(s Setting) bool { return s.Key == path || strings.HasPrefix(s.Key, path+".") })
 }
 
-// explain adds where each setting comes from, and hides secrets. Outer levels were read first.
+// show replaces the value of a setting by the one that has effect.
+func (c *checker) show(path string, value any, from string) {
+	n := slices.IndexFunc(c.settings, func(s Setting) bool { return s.Key == path })
+	c.settings[n].Value, c.settings[n].From = value, from
+}
+
+// explain hides secrets.
 func (c *checker) explain() []Setting {
-	from := map[string]string{}
-	for i := range c.settings {
-		s := &c.settings[i]
-		if s.From == "" {
-			s.From = cmp.Or(from[c.outside(s.Key)], Default)
-		}
-		from[s.Key] = s.From
+	for i, s := range c.settings {
 		switch value := s.Value.(type) {
 		case openText:
-			s.Value = string(value)
+			c.settings[i].Value = string(value)
 		case string:
-			s.Value = withoutSecret(value)
+			c.settings[i].Value = withoutSecret(value)
 		case []string:
-			s.Value = texts.Map(value, withoutSecret)
+			c.settings[i].Value = texts.Map(value, withoutSecret)
 		}
 	}
 	return c.settings
 }
 
-func (c *checker) outside(key string) string {
-	if outer, ok := c.outer[key]; ok {
-		return outer
-	}
-	dot := max(0, strings.LastIndex(key, "."))
-	if outer, ok := c.outer[key[:dot]]; ok {
-		return outer + key[dot:]
-	}
-	return ""
+// hiding shows values without their secrets.
+var hiding = map[string]func(string) string{
+	"dsn": schema.WithoutPassword,
+	"env": func(entry string) string {
+		if name, _, given := strings.Cut(entry, "="); given {
+			return name + "=" + hidden
+		}
+		return entry
+	},
+	"url": func(text string) string { // anybody who knows its path can report that all is well
+		if u, err := url.Parse(text); err == nil {
+			return u.Scheme + "://" + u.Host + "/" + hidden
+		}
+		return hidden
+	},
 }
 
 // openText looks like a secret, but isn't.

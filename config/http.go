@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"crypto/x509"
 	"encoding/base64"
 	"errors"
@@ -20,13 +21,14 @@ import (
 // HTTP is the endpoint for the jobs of one type. Its files are read only before a request, so other commands need no
 // right to read them.
 type HTTP struct {
-	URL, Method string
-	Headers     map[string]string
-	// HeaderFiles are absolute paths by header.
-	HeaderFiles        map[string]string
-	SecretFile, CAFile string // absolute paths, or ""
-	Networks           []string
-	Proxy              bool
+	URL         string            `key:"url"`
+	Method      string            `key:"method" words:"POST PUT PATCH"`
+	Headers     map[string]string `key:"headers"`
+	HeaderFiles map[string]string `key:"header_files" file:"yes"`
+	SecretFile  string            `key:"secret_file" file:"yes"`
+	Networks    []string          `key:"networks"`
+	CA          string            `key:"ca" file:"yes"`
+	Proxy       bool              `key:"proxy"`
 }
 
 // headerName matches a valid header name.
@@ -35,41 +37,25 @@ var headerName = texts.Pattern("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
 // ownHeader matches the headers that hipq or net/http sets, in lower case.
 var ownHeader = texts.Pattern(`^(host|content-(length|type|encoding)|transfer-encoding|connection|accept-encoding|te|trailer|upgrade|webhook-.*)$`)
 
-func (b builder) http(path string, s *httpSection) *HTTP {
-	h := &HTTP{Method: oneOf(b, path+".method", s.Method, http.MethodPost, http.MethodPut, http.MethodPatch), Headers: s.Headers, HeaderFiles: map[string]string{}}
-	if h.URL = s.URL; h.URL == "" {
+func (b builder) http(path string, s *HTTP) {
+	if s.URL == "" {
 		b.missing(path+".url", "; write where the jobs go, such as https://example.org/jobs")
-	} else if err := handler.CheckURL(h.URL); err != nil {
+	} else if err := cmp.Or(handler.CheckURL(s.URL), handler.CheckNoPlaceholder([]string{s.URL}, 0)); err != nil {
 		b.refuse(path+".url", "%w", err) // without the URL, which may hold a password
-	} else if err := handler.CheckNoPlaceholder([]string{h.URL}, 0); err != nil {
-		b.refuse(path+".url", "%w", err)
 	}
-	b.text(path+".url", s.URL, "")
 	seen := map[string]bool{}
 	b.headers(path+".headers", s.Headers, seen)
 	b.headers(path+".header_files", s.HeaderFiles, seen)
-	for name, file := range s.HeaderFiles {
-		h.HeaderFiles[name] = b.absolute(file)
-	}
-	h.SecretFile, h.CAFile = b.filePath(path+".secret_file", s.SecretFile), b.filePath(path+".ca", s.CA)
 	for i, text := range s.Networks {
-		n, err := netip.ParsePrefix(text)
-		if err != nil || n != n.Masked() {
+		if n, err := netip.ParsePrefix(text); err != nil || n != n.Masked() {
 			b.refuse(fmt.Sprintf("%s.networks[%d]", path, i), "%s is not a network; write 10.0.0.0/8, or 127.0.0.1/32 for one address", shown(text))
-			continue
 		}
-		h.Networks = append(h.Networks, text)
 	}
-	b.noteList(path+".networks", s.Networks)
-	h.Proxy = b.truth(path+".proxy", s.Proxy, false)
-	return h
 }
 
-// headers refuses invalid and repeated headers. It records only their names, because their values may be secrets.
+// headers refuses invalid and repeated headers.
 func (b builder) headers(path string, headers map[string]string, seen map[string]bool) {
-	names := slices.Sorted(maps.Keys(headers))
-	b.noteList(path, names)
-	for i, name := range names {
+	for i, name := range slices.Sorted(maps.Keys(headers)) {
 		at, low := element(path, i, name), strings.ToLower(name)
 		switch {
 		case !headerName().MatchString(name):
@@ -90,19 +76,12 @@ func (b builder) headers(path string, headers map[string]string, seen map[string
 // isControl reports whether a character is invalid in a header's value.
 func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 
-// filePath records a file, and returns its absolute path.
-func (b builder) filePath(path, text string) string {
-	if text != "" {
-		text = b.absolute(text)
-	}
-	return b.text(path, text, "")
-}
-
 // Handler reads the files and returns the handler. Its errors are about the config, and contain no secret.
 func (h HTTP) Handler() (*handler.HTTP, error) {
 	made := &handler.HTTP{URL: h.URL, Method: h.Method, Header: http.Header{}, Proxy: h.Proxy}
 	for _, text := range h.Networks {
-		made.Networks = append(made.Networks, netip.MustParsePrefix(text)) // only valid networks are kept
+		n, _ := netip.ParsePrefix(text) // Load refuses an invalid one
+		made.Networks = append(made.Networks, n)
 	}
 	for name, value := range h.Headers {
 		made.Header.Set(name, value)
@@ -129,14 +108,14 @@ func (h HTTP) Handler() (*handler.HTTP, error) {
 			return nil, fmt.Errorf("secret_file: %s %w", shown(h.SecretFile), err)
 		}
 	}
-	if h.CAFile != "" {
-		data, _, err := files.ReadTrusted(h.CAFile)
+	if h.CA != "" {
+		data, _, err := files.ReadTrusted(h.CA)
 		if err != nil {
 			return nil, fmt.Errorf("ca: %w", err)
 		}
 		made.RootCAs = x509.NewCertPool()
 		if !made.RootCAs.AppendCertsFromPEM(data) {
-			return nil, fmt.Errorf("ca: %s has no PEM certificate", shown(h.CAFile))
+			return nil, fmt.Errorf("ca: %s has no PEM certificate", shown(h.CA))
 		}
 	}
 	return made, nil
@@ -181,19 +160,10 @@ func signingKey(text string) ([]byte, error) {
 	return key, nil
 }
 
-// pingURL parses a URL to ping; empty means none. Its path is a secret: anybody who knows it can report that all is
-// well.
+// pingURL checks a URL to ping; empty means none. Its path is a secret.
 func (b builder) pingURL(path, text string) string {
-	if text == "" {
-		b.note(path, nil, "")
-		return ""
-	}
-	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.Fragment != "" {
+	if u, err := url.Parse(text); text != "" && (err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.Fragment != "") {
 		b.refuse(path, "is not a URL such as https://hc-ping.com/UUID (not shown because it may be a secret)")
-		b.note(path, hidden, text)
-		return ""
 	}
-	b.note(path, openText(u.Scheme+"://"+u.Host+"/"+hidden), text)
 	return text
 }

@@ -2,113 +2,12 @@ package config
 
 import (
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/hipq/hipq/internal/texts"
 )
-
-// keys refuses what doesn't match t, a type of shape: unknown keys, and lists, sections or values in place of one
-// another. It removes them, and also keys without a value, which mean the default. fits says whether value itself may
-// stay.
-func (c *checker) keys(path string, value any, t reflect.Type) (fits bool) {
-	switch t.Kind() {
-	case reflect.Pointer:
-		return c.keys(path, value, t.Elem())
-	case reflect.Struct:
-		section, ok := value.(map[string]any)
-		if !ok {
-			c.refuse(path, "must be a section of keys (%s), not %s", strings.Join(knownKeys(t), ", "), kindOf(value))
-			return false
-		}
-		c.section(path, section, t)
-		return true
-	case reflect.Slice:
-		list, ok := value.([]any)
-		if !ok {
-			c.refuse(path, "must be a list, not %s", kindOf(value))
-			return false
-		}
-		fits = true
-		for i, item := range list {
-			name := ""
-			if m, ok := item.(map[string]any); ok {
-				name, _ = m["name"].(string)
-			}
-			if item == nil {
-				c.refuse(element(path, i, name), "is empty")
-				fits = false
-				continue
-			}
-			fits = c.keys(element(path, i, name), item, t.Elem()) && fits
-		}
-		return fits
-	case reflect.Map:
-		section, ok := value.(map[string]any)
-		if !ok {
-			c.refuse(path, "must be a section of keys, not %s", kindOf(value))
-			return false
-		}
-		fits = true
-		for i, key := range slices.Sorted(maps.Keys(section)) {
-			if text, ok := section[key].(string); !ok || text == "" {
-				c.refuse(element(path, i, key), "must be a single value, not %s", kindOf(section[key]))
-				fits = false
-			}
-			same := func(k string) bool { return k < key && strings.EqualFold(k, key) }
-			if !strings.HasSuffix(path, ".limits") && slices.ContainsFunc(slices.Collect(maps.Keys(section)), same) { // viper would keep one of them
-				c.refuse(element(path, i, key), "is given twice")
-			}
-		}
-		return fits
-	}
-	if _, ok := value.(string); !ok {
-		quote := ""
-		if strings.HasSuffix(path, ".data") {
-			quote = "; put JSON in quotes: '{\"id\": 1}'"
-		}
-		c.refuse(path, "must be a single value, not %s%s", kindOf(value), quote)
-		return false
-	}
-	return true
-}
-
-func (c *checker) section(path string, section map[string]any, t reflect.Type) {
-	for _, key := range slices.Sorted(maps.Keys(section)) {
-		value, at, fits := section[key], under(path, key), false
-		field, ok := fieldOf(t, key)
-		switch {
-		case !ok:
-			if !isPlain(key) {
-				at = strings.TrimSuffix(at, key) + shown(key)
-				c.lines[at] = c.lines[under(path, key)]
-			}
-			if near := Nearest(key, knownKeys(t)); near != "" {
-				c.refuse(at, "unknown key; did you mean %s?", near)
-			} else {
-				c.refuse(at, "unknown key; allowed here: %s", strings.Join(knownKeys(t), ", "))
-			}
-			c.unsure[path] = true
-		case value == nil && field.Type.Kind() == reflect.Pointer:
-			c.refuse(at, "is empty; fill it in or leave the key out")
-		case value == nil:
-		case value == "" && field.Tag.Get("required") != "":
-			c.refuse(at, "is empty; fill it in")
-		case value == "":
-			c.refuse(at, "is empty; leave the key out for its default")
-		case field.Tag.Get("word") == value:
-			section[key], fits, c.words[at] = []any{value}, true, true
-		default:
-			fits = c.keys(at, value, field.Type)
-			c.refused[at] = !fits
-		}
-		if !fits {
-			delete(section, key)
-		}
-	}
-}
 
 func under(path, key string) string {
 	if path == "" {
@@ -119,12 +18,17 @@ func under(path, key string) string {
 
 // fieldsOf are the fields of a section that are keys, including embedded ones.
 func fieldsOf(t reflect.Type) []reflect.StructField {
-	return slices.DeleteFunc(reflect.VisibleFields(t), func(f reflect.StructField) bool { return f.Anonymous })
+	return slices.DeleteFunc(reflect.VisibleFields(t), func(f reflect.StructField) bool { return f.Tag.Get("key") == "" })
+}
+
+// isList says whether a type is a list of sections.
+func isList(t reflect.Type) bool {
+	return t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct
 }
 
 func fieldOf(t reflect.Type, key string) (reflect.StructField, bool) {
 	for _, f := range fieldsOf(t) {
-		if f.Tag.Get("mapstructure") == key {
+		if f.Tag.Get("key") == key {
 			return f, true
 		}
 	}
@@ -132,7 +36,7 @@ func fieldOf(t reflect.Type, key string) (reflect.StructField, bool) {
 }
 
 func knownKeys(t reflect.Type) (known []string) {
-	known = texts.Map(fieldsOf(t), func(f reflect.StructField) string { return f.Tag.Get("mapstructure") })
+	known = texts.Map(fieldsOf(t), func(f reflect.StructField) string { return f.Tag.Get("key") })
 	slices.Sort(known)
 	return known
 }

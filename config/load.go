@@ -42,38 +42,44 @@ func read(o LoadOptions) (*Config, *checker, error) {
 			env[name] = value
 		}
 	}
-	c := &checker{origin: map[string]string{}, refused: map[string]bool{}, unsure: map[string]bool{}, words: map[string]bool{}, outer: map[string]string{}}
+	c := &checker{origin: map[string]string{}, refused: map[string]bool{}, unsure: map[string]bool{}, words: map[string]bool{}, from: map[string]string{}}
 	c.variables(env)
 	file, data, shared, err := find(o.File, o.Dir, env)
 	if err != nil {
 		return nil, nil, errors.Join(append(c.errs, err)...)
 	}
-	c.file = file
+	c.file, c.dir = file, filepath.Dir(file)
 	var content map[string]any
 	if content, c.lines, err = parseYAML(data); err != nil {
 		return nil, nil, errors.Join(append(c.errs, fmt.Errorf("%w: %s: %w", ErrInvalid, file, err))...)
 	}
-	c.keys("", content, reflect.TypeFor[shape]())
-	s, err := c.layers(content, env, o.Flags)
-	if err != nil {
-		return nil, nil, errors.Join(append(c.errs, fmt.Errorf("%w: %s: %w", ErrInvalid, file, err))...)
-	}
-	b := builder{checker: c, dir: filepath.Dir(file), shared: shared, seen: map[string]bool{}}
-	config := b.config(s)
+	c.layers(content, env, o.Flags)
+	b := builder{checker: c, shape: defaultShape(), shared: shared, seen: map[string]bool{}, deciders: map[*retryHandlerSection]*Handler{}}
+	c.section(spot{content: content}, reflect.ValueOf(b.shape).Elem())
+	config := b.config()
 	config.lines = c.lines
 	if f := changed(o.Flags, "max-jobs"); f != nil {
-		config.Worker.MaxJobs = c.whole("--max-jobs", f.Value.String(), 0, 0, maxInt)
+		if config.Worker.MaxJobs, err = readWhole(f.Value.String(), "", ""); err != nil {
+			c.refuse("--max-jobs", "%w", err)
+		}
 	}
 	return config, c, errors.Join(c.errs...)
 }
 
-// layers applies the environment and the flags on top of the file. Empty variables don't count.
-func (c *checker) layers(content map[string]any, env map[string]string, flags *pflag.FlagSet) (*shape, error) {
+// layers puts what the environment and the flags say in the place of what the file says. Empty variables don't count.
+func (c *checker) layers(content map[string]any, env map[string]string, flags *pflag.FlagSet) {
 	v := viper.New()
 	for _, key := range settings() {
 		if value := env[variable(key)]; value != "" {
-			v.Set(key, value) // set directly, because viper's binding would use only the process's environment
+			v.SetDefault(key, value) // viper's binding would use only the process's environment
 			c.origin[key] = variable(key)
+		}
+		if f := changed(flags, flagged()[key]); f != nil {
+			_ = v.BindPFlag(key, f) // it fails only without a flag
+			c.origin[key] = "--" + f.Name
+			if f.Value.String() == "" {
+				c.refuse(key, "is empty; leave the flag out for its default")
+			}
 		}
 	}
 	if database, ok := content["database"].(map[string]any); ok && (c.origin["database.dsn"] != "" || c.origin["database.dsn_file"] != "") {
@@ -82,48 +88,26 @@ func (c *checker) layers(content map[string]any, env map[string]string, flags *p
 		delete(database, "dsn_file")
 		delete(database, "nodes")
 	}
-	limits := setLimitsAside(content)
-	if err := v.MergeConfigMap(content); err != nil {
-		return nil, err
-	}
-	for key, name := range flagged() {
-		if f := changed(flags, name); f != nil {
-			v.Set(key, f.Value.String())
-			c.origin[key] = "--" + name
-			if f.Value.String() == "" {
-				c.refuse(key, "is empty; leave the flag out for its default")
-			}
+	for key := range c.origin {
+		if text := v.GetString(key); text != "" {
+			put(content, key, text)
 		}
 	}
-	var s shape
-	if err := v.UnmarshalExact(&s); err != nil {
-		return nil, err
-	}
-	for i, values := range limits {
-		s.Queues[i].ThrottleGroups.Limits = values
-	}
-	return &s, nil
 }
 
-// setLimitsAside takes the throttle groups' limits out of the queues, and returns them by queue: viper would lower-case
-// their keys, which are values of jobs.
-func setLimitsAside(content map[string]any) map[int]map[string]string {
-	aside := map[int]map[string]string{}
-	queues, _ := content["queues"].([]any)
-	for i, q := range queues {
-		q, _ := q.(map[string]any)
-		groups, _ := q["throttle_groups"].(map[string]any)
-		limits, ok := groups["limits"].(map[string]any)
-		if !ok {
-			continue
-		}
-		delete(groups, "limits")
-		aside[i] = map[string]string{}
-		for value, limit := range limits {
-			aside[i][value], _ = limit.(string) // the keys were checked
-		}
+// put sets a setting in the file's content, unless that has something else than a section in its way.
+func put(content map[string]any, key, text string) {
+	section, rest, within := strings.Cut(key, ".")
+	if !within {
+		content[key] = text
+		return
 	}
-	return aside
+	if content[section] == nil {
+		content[section] = map[string]any{}
+	}
+	if inner, ok := content[section].(map[string]any); ok {
+		put(inner, rest, text)
+	}
 }
 
 // changed is the flag of that name, or nil if it doesn't exist or wasn't given.

@@ -121,7 +121,7 @@ func TestDSN(t *testing.T) {
 		},
 		{
 			"a secret in place of a driver", "", environment("HIPQ_DATABASE_DRIVER", "u:s3cret@tcp(env)/x"),
-			"", "database.driver (HIPQ_DATABASE_DRIVER): (a value not shown because it may hold a password) is not a driver (sqlite or mysql)",
+			"", "database.driver (HIPQ_DATABASE_DRIVER): (a value not shown because it may hold a password) is not one of sqlite, mysql",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -60,7 +60,7 @@ var headings = []struct{ section, heading, about string }{
 	{"jobTypeSection", "`job_types`", "Of a queue: a list; each of them has these keys."},
 	{"scheduleSection", "`schedules`", "A list; each of them has these keys."},
 	{"handlerSection", "`handler`", "Of a job type."},
-	{"httpSection", "`http`", "Of a `handler`."},
+	{"HTTP", "`http`", "Of a `handler`."},
 	{"programLimitsSection", "`limits`", "Of a `handler` or a `retry_handler`."},
 	{"retryHandlerSection", "`retry_handler`", "Of the instance, a queue or a job type: the nearest wins."},
 }
@@ -80,7 +80,7 @@ func reference(t *testing.T) string {
 		dbtest.Require(t, ok, "there is no section %s", h.section)
 		delete(paths, h.section)
 		for _, f := range fieldsOf(sectionAt(path)) {
-			key := f.Tag.Get("mapstructure")
+			key := f.Tag.Get("key")
 			does, otherwise := comments.of(t, h.section, key)
 			at := append(slices.Clone(path), key)
 			value := form(t, at, f)
@@ -106,7 +106,7 @@ func findSections(t reflect.Type, path []string, found map[string][]string) {
 		found[t.Name()] = path
 	}
 	for _, f := range fieldsOf(t) {
-		findSections(f.Type, append(slices.Clone(path), f.Tag.Get("mapstructure")), found)
+		findSections(f.Type, append(slices.Clone(path), f.Tag.Get("key")), found)
 	}
 }
 
@@ -194,7 +194,6 @@ var refusals = []struct {
 	{regexp.MustCompile(`is not a number (from 0 to 1(?:, or off)?)`), "number "},
 	{regexp.MustCompile(`is neither (true) nor (false)`), ""},
 	{regexp.MustCompile(`is not one of (.*)`), "one of: "},
-	{regexp.MustCompile(`is not a (?:backoff|driver) \((.*)\)`), "one of: "},
 	{regexp.MustCompile(`is not a rate; write (.*)`), ""},
 	{regexp.MustCompile(`is not a umask; write (octal digits), such as`), ""},
 	{regexp.MustCompile(`is not a size; write (a whole number and a unit, .*), such as`), "size: "},

@@ -3,7 +3,6 @@ package config
 import (
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/schedule"
@@ -14,26 +13,21 @@ func (b builder) schedule(i int, s scheduleSection, c *Config) schedule.Schedule
 	path := element("schedules", i, s.Name)
 	before := len(b.errs)
 	o := schedule.Schedule{
-		Name:     b.text(path+".name", s.Name, ""),
-		Spec:     b.spec(path+".when", s.When),
-		Location: c.Location,
-		Queue:    b.text(path+".queue", s.Queue, ""),
-		Jitter:   b.seconds(path+".jitter", s.Jitter, 0, 0),
-		Missed:   oneOf(b, path+".missed", s.Missed, schedule.Latest, schedule.Skip, schedule.All),
-		Job: job.Params{
-			Type: b.text(path+".type", s.Type, ""),
-			Data: b.text(path+".data", s.Data, ""),
-			Key:  b.text(path+".key", s.Key, ""),
-		},
+		Name: s.Name, Spec: b.spec(path+".when", s.When), Location: c.Location, Queue: s.Queue, Jitter: s.Jitter, Missed: s.Missed,
+		Job: job.Params{Type: s.Type, Data: s.Data, Key: s.Key, Timeout: s.Timeout},
 	}
 	b.ownName("schedules", i, "schedule", s.Name, schedule.CheckName)
-	b.outer[path+".zone"] = "timezone"
-	if zone := b.text(path+".zone", s.Zone, c.Location.String()); s.Zone != "" {
-		o.Location = b.zone(path+".zone", zone)
+	if s.Zone != b.Timezone {
+		o.Location = b.zone(path+".zone", s.Zone)
 	}
 	b.scheduled(path, s, c)
-	b.override(path, s, &o.Job)
-	if len(b.errs) == before && s.Name != "" && s.When != "" && s.Type != "" { // the package's own remaining rules
+	if s.Priority >= -maxInt { // otherwise its jobs have their type's
+		o.Job.Priority = &s.Priority
+	}
+	if s.ThrottleFactor >= 0 {
+		o.Job.ThrottleFactor = &s.ThrottleFactor
+	}
+	if !b.isFaulty(path) && len(b.errs) == before && s.Name != "" && s.When != "" && s.Type != "" { // the package's own remaining rules
 		if err := o.Check(); err != nil {
 			b.refuseName(path, s.Data, err)
 		}
@@ -50,7 +44,6 @@ func (b builder) spec(path, text string) schedule.Spec {
 	if err != nil {
 		b.refuseName(path, text, err)
 	}
-	b.note(path, spec.String(), text)
 	return spec
 }
 
@@ -69,30 +62,11 @@ func (b builder) scheduled(path string, s scheduleSection, c *Config) {
 		b.missing(path+".type", "; write the type of its jobs")
 	case n >= 0 && c.Queues[n].StrictTypes && !slices.Contains(c.Queues[n].TypeNames(), s.Type):
 		b.refuse(path+".type", "%s is not one of the job types of %s, which takes no others (strict_types)", shown(s.Type), s.Queue)
-	case n >= 0 && c.Queues[n].RefuseWeightless && weightless(s.ThrottleFactor):
+	case n >= 0 && c.Queues[n].RefuseWeightless && s.ThrottleFactor == 0:
 		b.refuse(path+".throttle_factor", "0 would bypass the throttle limit and groups, which queues.%s.allow_weightless: false refuses", s.Queue)
 	case n >= 0:
 		if near := c.Queues[n].Nearest(s.Type); near != "" && near != s.Type { // probably misspelt
 			b.warn("%s.type: this config names no job type %s in queue %s; did you mean %s?", path, shown(s.Type), s.Queue, near)
 		}
-	}
-}
-
-// override reads what a schedule's jobs have instead of their type's values.
-func (b builder) override(path string, s scheduleSection, j *job.Params) {
-	whole := func(key, text string, low int) *int {
-		if text == "" {
-			b.note(path+key, nil, "")
-			return nil
-		}
-		n := b.integer(path+key, text, 0, low, maxInt)
-		return &n
-	}
-	j.Priority = whole(".priority", s.Priority, -maxInt)
-	j.ThrottleFactor = whole(".throttle_factor", s.ThrottleFactor, 0)
-	if s.Timeout == "" {
-		b.note(path+".timeout", nil, "")
-	} else {
-		j.Timeout = b.timeout(path+".timeout", s.Timeout, time.Second)
 	}
 }

@@ -46,7 +46,7 @@ func jsonSchema(t *testing.T) object {
 	for name, path := range paths {
 		properties, required := object{}, []string{}
 		for _, f := range fieldsOf(sectionAt(path)) {
-			key := f.Tag.Get("mapstructure")
+			key := f.Tag.Get("key")
 			says, otherwise := comments.of(t, name, key)
 			property := propertyOf(form(t, append(slices.Clone(path), key), f), f.Type)
 			if otherwise == "required" {

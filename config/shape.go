@@ -1,212 +1,236 @@
 package config
 
-// shape is hipq.yaml as written: each value is its text; empty means that the key is absent. It defines the known keys.
+import (
+	"time"
+
+	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/queue/schedule"
+	"github.com/hipq/hipq/queue/worker"
+	"github.com/hipq/hipq/schema"
+)
+
+// shape is hipq.yaml. Each field is a key, whose kind of value is the field's type: an int64 is a size. The tags are:
+//
+//	key        its name
+//	default    its value if the key is absent; for a section, the values of its keys in order. Otherwise it inherits its value,
+//	           or has that of defaultShape.
+//	from, to   the bounds of a number, a duration or a size. A default below from means none.
+//	whole      the unit in which a duration must be whole
+//	words      the only words allowed, the first of which is the default
+//	limit      a limit of an alert: its kind, a key of limitKinds
+//	file       it is a path, relative to the config's folder
+//	inherits   the key of the section outside whose value it has by default
+//	of         the kinds of handler that it is for; without it, all
+//	word       a word that may stand in place of the list
+//	hide       how to show the value without a secret: a key of hiding
+//	required   it may not be empty
 type shape struct {
-	Name     string          `mapstructure:"name" required:"yes"`
-	Tables   string          `mapstructure:"tables"`
-	Database databaseSection `mapstructure:"database"`
-	Timezone string          `mapstructure:"timezone"`
-	Worker   workerSection   `mapstructure:"worker"`
-	Activity activitySection `mapstructure:"activity"`
-	Metrics  metricsSection  `mapstructure:"metrics"`
-	Monitor  monitorSection  `mapstructure:"monitor"`
-	Purge    purgeSection    `mapstructure:"purge"`
-	Timeout  string          `mapstructure:"timeout"`
-	Retry    retrySection    `mapstructure:"retry"`
-	// RetryHandler is nil if absent, which differs from an empty section.
-	RetryHandler    *retryHandlerSection `mapstructure:"retry_handler"`
-	DefaultPriority string               `mapstructure:"default_priority"`
-	StrictTypes     string               `mapstructure:"strict_types"`
-	// AllowForeign is for the programs of all handlers.
-	AllowForeign string            `mapstructure:"allow_foreign_handlers"`
-	Alert        alertSection      `mapstructure:"alert"`
-	Mail         string            `mapstructure:"mail"`
-	Queues       []queueSection    `mapstructure:"queues"`
-	Schedules    []scheduleSection `mapstructure:"schedules"`
+	Name         string               `key:"name" required:"yes"`
+	Tables       string               `key:"tables"`
+	Database     databaseSection      `key:"database"`
+	Timezone     string               `key:"timezone" default:"UTC"`
+	Worker       workerSection        `key:"worker"`
+	Activity     activitySection      `key:"activity"`
+	Metrics      metricsSection       `key:"metrics"`
+	Monitor      monitorSection       `key:"monitor"`
+	Purge        purgeSection         `key:"purge"`
+	Timeout      time.Duration        `key:"timeout" from:"1s" whole:"1s"`
+	Retry        retrySection         `key:"retry"`
+	RetryHandler *retryHandlerSection `key:"retry_handler"`
+	Priority     int                  `key:"default_priority" from:"-2147483647"`
+	StrictTypes  bool                 `key:"strict_types"`
+	AllowForeign bool                 `key:"allow_foreign_handlers"`
+	Alert        alertSection         `key:"alert"`
+	Mail         bool                 `key:"mail" default:"true"`
+	Queues       []queueSection       `key:"queues"`
+	Schedules    []scheduleSection    `key:"schedules"`
+}
+
+// defaultShape has the defaults that other packages define.
+func defaultShape() *shape {
+	t := job.DefaultType("")
+	return &shape{
+		Tables: schema.DefaultTemplate, Worker: workerSection(worker.DefaultOptions), Timeout: t.Timeout, Retry: retrySection(t.Retry), Priority: t.Priority,
+	}
 }
 
 type databaseSection struct {
-	Driver  string   `mapstructure:"driver"`
-	Path    string   `mapstructure:"path"`
-	DSN     string   `mapstructure:"dsn"`
-	DSNFile string   `mapstructure:"dsn_file"`
-	Nodes   []string `mapstructure:"nodes"`
-	Mode    string   `mapstructure:"mode"`
-	// TLS is nil if absent.
-	TLS *tlsSection `mapstructure:"tls"`
+	Driver  string      `key:"driver" words:"sqlite mysql"`
+	Path    string      `key:"path" file:"yes" default:"hipq.db"`
+	DSN     string      `key:"dsn" hide:"dsn"`
+	DSNFile string      `key:"dsn_file" file:"yes"`
+	Nodes   []string    `key:"nodes"`
+	Mode    string      `key:"mode" default:"0600"`
+	TLS     *tlsSection `key:"tls"`
 }
 
+// tlsSection has the fields of schema.TLS.
 type tlsSection struct {
-	CA         string `mapstructure:"ca"`
-	Cert       string `mapstructure:"cert"`
-	Key        string `mapstructure:"key"`
-	ServerName string `mapstructure:"server_name"`
+	CA         string `key:"ca" file:"yes"`
+	Cert       string `key:"cert" file:"yes"`
+	Key        string `key:"key" file:"yes"`
+	ServerName string `key:"server_name"`
 }
 
+// workerSection has the fields of worker.Options. MaxJobs is only a flag.
 type workerSection struct {
-	Concurrency string `mapstructure:"concurrency"`
-	Batch       string `mapstructure:"batch"`
-	RunFor      string `mapstructure:"run_for"`
-	Linger      string `mapstructure:"linger"`
-	Poll        string `mapstructure:"poll"`
-	LockFor     string `mapstructure:"lock_for"`
-	Grace       string `mapstructure:"grace"`
+	Concurrency int           `key:"concurrency" from:"1" to:"10000"`
+	Batch       int           `key:"batch" from:"1" to:"10000"`
+	RunFor      time.Duration `key:"run_for" from:"1s"`
+	Linger      bool          `key:"linger"`
+	Poll        time.Duration `key:"poll" from:"50ms"`
+	LockFor     time.Duration `key:"lock_for" from:"1s"`
+	Grace       time.Duration `key:"grace"`
+	MaxJobs     int
 }
 
 type activitySection struct {
-	Keep string `mapstructure:"keep"`
+	Keep time.Duration `key:"keep" whole:"1s" default:"14d"`
 }
 
-type metricsSection activitySection
+type metricsSection struct {
+	Keep time.Duration `key:"keep" from:"2w" whole:"1s" default:"730d"`
+}
 
 type monitorSection struct {
-	PingURL string `mapstructure:"ping_url"`
+	PingURL string `key:"ping_url" hide:"url"`
 }
 
 type purgeSection monitorSection
 
 type alertSection struct {
-	Over            string `mapstructure:"over"`
-	jobAlertSection `mapstructure:",squash"`
-	DeadWorkers     countLimitsSection `mapstructure:"dead_workers"`
-	NoTickFor       timeLimitsSection  `mapstructure:"no_tick_for"`
-	MissedHours     countLimitsSection `mapstructure:"missed_hours"`
+	Over time.Duration `key:"over" from:"1h" to:"1w" whole:"1h" default:"2h"`
+	jobAlertSection
+	DeadWorkers countLimitsSection `key:"dead_workers" default:"0 10"`
+	NoTickFor   timeLimitsSection  `key:"no_tick_for" default:"5m 15m"`
+	MissedHours countLimitsSection `key:"missed_hours" default:"0 24"`
 }
 
 type jobAlertSection struct {
-	ErrorRate partLimitsSection  `mapstructure:"error_rate"`
-	Failed    countLimitsSection `mapstructure:"failed"`
-	OldestDue timeLimitsSection  `mapstructure:"oldest_due"`
-	WaitP95   timeLimitsSection  `mapstructure:"wait_p95"`
-	RunP95    timeLimitsSection  `mapstructure:"run_p95"`
-	Backlog   countLimitsSection `mapstructure:"backlog"`
+	ErrorRate partLimitsSection  `key:"error_rate" default:"0.05 0.25"`
+	Failed    countLimitsSection `key:"failed" default:"0 100"`
+	OldestDue timeLimitsSection  `key:"oldest_due" default:"15m 1h"`
+	WaitP95   timeLimitsSection  `key:"wait_p95" default:"15m off"`
+	RunP95    timeLimitsSection  `key:"run_p95" default:"off off"`
+	Backlog   countLimitsSection `key:"backlog" default:"10000 100000"`
 }
 
-// The three differ in their kinds of values.
+// They have the fields of monitor.Limits.
 type (
-	partLimitsSection  limitsSection
-	countLimitsSection limitsSection
-	timeLimitsSection  limitsSection
+	partLimitsSection struct {
+		Warning  float64 `key:"warning" limit:"part"`
+		Critical float64 `key:"critical" limit:"part"`
+	}
+	countLimitsSection struct {
+		Warning  float64 `key:"warning" limit:"count"`
+		Critical float64 `key:"critical" limit:"count"`
+	}
+	timeLimitsSection struct {
+		Warning  float64 `key:"warning" limit:"time"`
+		Critical float64 `key:"critical" limit:"time"`
+	}
 )
 
-type limitsSection struct {
-	Warning  string `mapstructure:"warning"`
-	Critical string `mapstructure:"critical"`
-}
-
+// retrySection has the fields of job.RetryPolicy.
 type retrySection struct {
-	Attempts string `mapstructure:"attempts"`
-	Delay    string `mapstructure:"delay"`
-	Backoff  string `mapstructure:"backoff"`
-	MaxDelay string `mapstructure:"max_delay"`
-	Jitter   string `mapstructure:"jitter"`
+	Attempts int           `key:"attempts" from:"1"`
+	Delay    time.Duration `key:"delay"`
+	Backoff  job.Backoff   `key:"backoff" words:"fixed exponential"`
+	MaxDelay time.Duration `key:"max_delay"`
+	Jitter   float64       `key:"jitter"`
 }
 
 type queueSection struct {
-	Name            string               `mapstructure:"name" required:"yes"`
-	ThrottleLimit   string               `mapstructure:"throttle_limit"`
-	ThrottleGroups  *groupsSection       `mapstructure:"throttle_groups"`
-	AllowWeightless string               `mapstructure:"allow_weightless"`
-	Rate            string               `mapstructure:"rate"`
-	Shards          string               `mapstructure:"shards"`
-	Concurrency     string               `mapstructure:"concurrency"`
-	Order           string               `mapstructure:"order"`
-	PriorityOrder   string               `mapstructure:"priority_order"`
-	DefaultPriority string               `mapstructure:"default_priority"`
-	StrictTypes     string               `mapstructure:"strict_types"`
-	KeepFinished    string               `mapstructure:"keep_finished"`
-	KeepFailed      string               `mapstructure:"keep_failed"`
-	Timeout         string               `mapstructure:"timeout"`
-	Retry           retrySection         `mapstructure:"retry"`
-	RetryHandler    *retryHandlerSection `mapstructure:"retry_handler"`
-	Alert           jobAlertSection      `mapstructure:"alert"`
-	JobTypes        []jobTypeSection     `mapstructure:"job_types"`
+	Name            string               `key:"name" required:"yes"`
+	ThrottleLimit   int                  `key:"throttle_limit" from:"-2147483648"`
+	ThrottleGroups  *groupsSection       `key:"throttle_groups"`
+	AllowWeightless bool                 `key:"allow_weightless" default:"true"`
+	Rate            string               `key:"rate"`
+	Shards          int                  `key:"shards" from:"1" to:"100" default:"1"`
+	Concurrency     int                  `key:"concurrency" from:"1" to:"10000"`
+	Order           job.Order            `key:"order" words:"priority schedule"`
+	PriorityOrder   job.PriorityOrder    `key:"priority_order" words:"lowest highest"`
+	Priority        int                  `key:"default_priority" from:"-2147483647" inherits:"default_priority"`
+	StrictTypes     bool                 `key:"strict_types" inherits:"strict_types"`
+	KeepFinished    time.Duration        `key:"keep_finished" whole:"1s" default:"14d"`
+	KeepFailed      time.Duration        `key:"keep_failed" whole:"1s" default:"90d"`
+	Timeout         time.Duration        `key:"timeout" from:"1s" whole:"1s" inherits:"timeout"`
+	Retry           retrySection         `key:"retry" inherits:"retry"`
+	RetryHandler    *retryHandlerSection `key:"retry_handler" inherits:"retry_handler"`
+	Alert           jobAlertSection      `key:"alert" inherits:"alert"`
+	JobTypes        []jobTypeSection     `key:"job_types"`
 }
 
-// groupsSection has limits by values of jobs, so their keys are not checked.
 type groupsSection struct {
-	By     string            `mapstructure:"by"`
-	Limits map[string]string `mapstructure:"limits"`
+	By     string         `key:"by"`
+	Limits map[string]int `key:"limits" from:"1"`
 }
 
 type jobTypeSection struct {
-	Name           string               `mapstructure:"name" required:"yes"`
-	Timeout        string               `mapstructure:"timeout"`
-	Retry          retrySection         `mapstructure:"retry"`
-	RetryHandler   *retryHandlerSection `mapstructure:"retry_handler"`
-	Alert          jobAlertSection      `mapstructure:"alert"`
-	Priority       string               `mapstructure:"priority"`
-	ThrottleFactor string               `mapstructure:"throttle_factor"`
-	TimeWindows    []string             `mapstructure:"time_windows"`
-	Async          string               `mapstructure:"async"`
-	Concurrency    string               `mapstructure:"concurrency"`
-	Handler        *handlerSection      `mapstructure:"handler"`
+	Name           string               `key:"name" required:"yes"`
+	Timeout        time.Duration        `key:"timeout" from:"1s" whole:"1s" inherits:"timeout"`
+	Retry          retrySection         `key:"retry" inherits:"retry"`
+	RetryHandler   *retryHandlerSection `key:"retry_handler" inherits:"retry_handler"`
+	Alert          jobAlertSection      `key:"alert" inherits:"alert"`
+	Priority       int                  `key:"priority" from:"-2147483647" inherits:"default_priority"`
+	ThrottleFactor int                  `key:"throttle_factor" default:"1"`
+	TimeWindows    []string             `key:"time_windows"`
+	Async          bool                 `key:"async"`
+	Concurrency    int                  `key:"concurrency" from:"1" to:"10000"`
+	Handler        *handlerSection      `key:"handler"`
 }
 
 type scheduleSection struct {
-	Name           string `mapstructure:"name" required:"yes"`
-	When           string `mapstructure:"when" required:"yes"`
-	Zone           string `mapstructure:"zone"`
-	Queue          string `mapstructure:"queue" required:"yes"`
-	Type           string `mapstructure:"type" required:"yes"`
-	Data           string `mapstructure:"data"`
-	Key            string `mapstructure:"key"`
-	Jitter         string `mapstructure:"jitter"`
-	Missed         string `mapstructure:"missed"`
-	Priority       string `mapstructure:"priority"`
-	Timeout        string `mapstructure:"timeout"`
-	ThrottleFactor string `mapstructure:"throttle_factor"`
+	Name           string          `key:"name" required:"yes"`
+	When           string          `key:"when" required:"yes"`
+	Zone           string          `key:"zone" inherits:"timezone"`
+	Queue          string          `key:"queue" required:"yes"`
+	Type           string          `key:"type" required:"yes"`
+	Data           string          `key:"data"`
+	Key            string          `key:"key"`
+	Jitter         time.Duration   `key:"jitter" whole:"1s"`
+	Missed         schedule.Missed `key:"missed" words:"latest skip all"`
+	Priority       int             `key:"priority" from:"-2147483647" default:"-2147483648"`
+	Timeout        time.Duration   `key:"timeout" from:"1s" whole:"1s"`
+	ThrottleFactor int             `key:"throttle_factor" default:"-1"`
 }
 
-// handlerSection lists in "of" the kinds of handler that a key is for; without it, the key is for all.
 type handlerSection struct {
-	Exec         []string `mapstructure:"exec"`
-	Stream       []string `mapstructure:"stream"`
-	Processes    string   `mapstructure:"processes" of:"stream"`
-	InFlight     string   `mapstructure:"in_flight" of:"stream"`
-	Ahead        string   `mapstructure:"ahead" of:"stream"`
-	StartTimeout string   `mapstructure:"start_timeout" of:"stream"`
-	MaxJobs      string   `mapstructure:"max_jobs" of:"stream"`
-	MaxMemory    string   `mapstructure:"max_memory" of:"stream"`
-	RestartOn    []string `mapstructure:"restart_on" of:"stream"`
-	// HTTP is nil if absent.
-	HTTP           *httpSection `mapstructure:"http"`
-	DashArguments  string       `mapstructure:"dash_arguments" of:"exec"`
-	Unsafe         string       `mapstructure:"unsafe_arguments" of:"exec"`
-	programSection `mapstructure:",squash"`
+	Exec          []string      `key:"exec" of:"exec"`
+	Stream        []string      `key:"stream" of:"stream"`
+	Processes     int           `key:"processes" of:"stream" from:"1" to:"10000"`
+	InFlight      int           `key:"in_flight" of:"stream" from:"1" to:"10000" default:"1"`
+	Ahead         int           `key:"ahead" of:"stream" to:"10000"`
+	StartTimeout  time.Duration `key:"start_timeout" of:"stream" from:"1s" whole:"1s"`
+	MaxJobs       int           `key:"max_jobs" of:"stream" from:"1"`
+	MaxMemory     int64         `key:"max_memory" of:"stream" from:"1MiB"`
+	RestartOn     []string      `key:"restart_on" of:"stream" file:"yes"`
+	HTTP          *HTTP         `key:"http" of:"http"`
+	DashArguments bool          `key:"dash_arguments" of:"exec"`
+	Unsafe        bool          `key:"unsafe_arguments" of:"exec"`
+	programSection
 }
 
 type retryHandlerSection struct {
-	Exec           []string `mapstructure:"exec"`
-	programSection `mapstructure:",squash"`
+	Exec []string `key:"exec"`
+	programSection
 }
 
 // programSection is how a program runs: as which user, where, and with which limits.
 type programSection struct {
-	Dir        string               `mapstructure:"dir" of:"exec stream"`
-	Env        []string             `mapstructure:"env" of:"exec stream" word:"all"`
-	User       string               `mapstructure:"user" of:"exec stream"`
-	NoNewPrivs string               `mapstructure:"no_new_privs" of:"exec stream"`
-	Limits     programLimitsSection `mapstructure:"limits" of:"exec stream"`
-	Nice       string               `mapstructure:"nice" of:"exec stream"`
-	Umask      string               `mapstructure:"umask" of:"exec stream"`
+	Dir        string               `key:"dir" of:"exec stream" file:"yes" default:"."`
+	Env        []string             `key:"env" of:"exec stream" word:"all" hide:"env"`
+	User       string               `key:"user" of:"exec stream"`
+	NoNewPrivs bool                 `key:"no_new_privs" of:"exec stream" default:"true"`
+	Limits     programLimitsSection `key:"limits" of:"exec stream"`
+	Nice       int                  `key:"nice" of:"exec stream" from:"-20" to:"19"`
+	Umask      string               `key:"umask" of:"exec stream"`
 }
 
+// programLimitsSection has the fields of handler.Limits.
 type programLimitsSection struct {
-	Memory    string `mapstructure:"memory"`
-	OpenFiles string `mapstructure:"open_files"`
-	CPU       string `mapstructure:"cpu"`
-	FileSize  string `mapstructure:"file_size"`
-}
-
-// httpSection has headers of any name, so their keys are not checked.
-type httpSection struct {
-	URL         string            `mapstructure:"url"`
-	Method      string            `mapstructure:"method"`
-	Headers     map[string]string `mapstructure:"headers"`
-	HeaderFiles map[string]string `mapstructure:"header_files"`
-	SecretFile  string            `mapstructure:"secret_file"`
-	Networks    []string          `mapstructure:"networks"`
-	CA          string            `mapstructure:"ca"`
-	Proxy       string            `mapstructure:"proxy"`
+	Memory    int64         `key:"memory" from:"1MiB"`
+	OpenFiles int           `key:"open_files" from:"8"`
+	CPU       time.Duration `key:"cpu" from:"1s" whole:"1s"`
+	FileSize  int64         `key:"file_size" from:"1KiB"`
 }

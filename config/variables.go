@@ -78,12 +78,9 @@ func (c *checker) variables(env map[string]string) {
 
 // sectionOf is the top-level key, other than a list, that a variable seems to belong to.
 func sectionOf(name string) (key string, ok bool) {
-	top := reflect.TypeFor[shape]()
-	for i := range top.NumField() {
-		key := top.Field(i).Tag.Get("mapstructure")
-		switch kind := top.Field(i).Type.Kind(); {
-		case kind == reflect.Slice:
-		case name == variable(key), kind != reflect.String && strings.HasPrefix(name, variable(key)+"_"):
+	for _, f := range fieldsOf(reflect.TypeFor[shape]()) {
+		key, kind := f.Tag.Get("key"), f.Type.Kind()
+		if name == variable(key) && kind != reflect.Slice || strings.HasPrefix(name, variable(key)+"_") && (kind == reflect.Struct || kind == reflect.Pointer) {
 			return key, true
 		}
 	}
