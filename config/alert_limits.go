@@ -3,7 +3,7 @@ package config
 import (
 	"fmt"
 	"maps"
-	"strconv"
+	"reflect"
 	"time"
 
 	"github.com/hipq/hipq/monitor"
@@ -66,46 +66,36 @@ func (s *timeLimitsSection) check(c *checker, path string) {
 
 // limits refuses a critical limit below the warning.
 func (c *checker) limits(path string, l monitor.Limits, kind string) {
-	if show := limitKinds[kind].show; l.Critical < l.Warning && l.Warning < monitor.Off {
-		c.refuse(path+".critical", "%v is less than the warning, %v", show(l.Critical), show(l.Warning))
+	if l.Critical < l.Warning && l.Warning < monitor.Off {
+		c.refuse(path+".critical", "%v is less than the warning, %v", showLimit(l.Critical, kind), showLimit(l.Warning, kind))
 	}
 }
 
-// limitKind parses and shows the values of a kind of limit.
-type limitKind struct {
-	read func(text string) (float64, error)
-	show func(value float64) any
+// limitKinds are the types of limits' values. Times are in seconds.
+var limitKinds = map[string]reflect.Type{"part": reflect.TypeFor[float64](), "count": reflect.TypeFor[int](), "time": reflect.TypeFor[time.Duration]()}
+
+func (c *checker) readLimit(text, kind string) (float64, error) {
+	if text == off {
+		return monitor.Off, nil
+	}
+	v, err := c.read(text, limitKinds[kind], "")
+	if err != nil {
+		return 0, fmt.Errorf("%w, or off", err)
+	}
+	if d, ok := v.(time.Duration); ok {
+		return d.Seconds(), nil
+	}
+	return reflect.ValueOf(v).Convert(limitKinds["part"]).Float(), nil
 }
 
-var limitKinds = map[string]limitKind{
-	"part": {
-		read: func(text string) (float64, error) {
-			f, err := strconv.ParseFloat(text, 64)
-			if err != nil || !(f >= 0 && f <= 1) {
-				return 0, fmt.Errorf("%s is not a number from 0 to 1, or off", shown(text))
-			}
-			return f, nil
-		},
-		show: func(value float64) any { return value },
-	},
-	"count": {
-		read: func(text string) (float64, error) {
-			n, err := strconv.Atoi(text)
-			if err != nil || n < 0 || n > maxInt {
-				return 0, fmt.Errorf("%s is not a whole number (0 to %d, or off)", shown(text), maxInt)
-			}
-			return float64(n), nil
-		},
-		show: func(value float64) any { return int(value) },
-	},
-	"time": {
-		read: func(text string) (float64, error) {
-			d, err := ParseDuration(text)
-			if err == nil && d > longest {
-				err = fmt.Errorf("%s is out of range (0 to %s, or off)", shown(text), formatDuration(longest))
-			}
-			return d.Seconds(), err
-		},
-		show: func(value float64) any { return formatDuration(time.Duration(value * float64(time.Second))) },
-	},
+func showLimit(value float64, kind string) any {
+	switch {
+	case value == monitor.Off:
+		return off
+	case kind == "count":
+		return int(value)
+	case kind == "time":
+		return formatDuration(time.Duration(value * float64(time.Second)))
+	}
+	return value
 }

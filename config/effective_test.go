@@ -3,8 +3,6 @@ package config
 import (
 	"fmt"
 	"path/filepath"
-	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
@@ -126,47 +124,4 @@ func TestExplainDSNFile(t *testing.T) {
 	} {
 		dbtest.Ensure(t, got[key] == want, "%s: %q, want %q", key, got[key], want)
 	}
-}
-
-// TestExplainIsComplete: each key of the config is explained.
-func TestExplainIsComplete(t *testing.T) {
-	explained := map[string]bool{}
-	for database, handler := range map[string]string{
-		"{driver: sqlite}": "{exec: [x]}",
-		"{driver: mysql, dsn: u@tcp(db)/x, tls: {ca: ca.pem}}": "{http: {url: https://x}}",
-	} {
-		for key := range explain(t, `name: shop
-database: `+database+`
-retry_handler: {exec: [x]}
-queues:
-  - name: q
-    throttle_groups: {by: job_type, limits: {a: 1}}
-    job_types: [{name: t, handler: `+handler+`}]
-schedules: [{name: s, when: "@daily", queue: q, type: t}]
-`, noEnv, nil) {
-			explained[key] = true
-		}
-	}
-	for _, key := range leaves("", reflect.TypeFor[shape]()) {
-		dbtest.Ensure(t, explained[key], "%s is not explained", key)
-		delete(explained, key)
-	}
-	dbtest.Ensure(t, len(explained) == 0, "unknown keys: %v", explained)
-}
-
-// leaves are the keys of a section that have values, with queue q, job type t and schedule s.
-func leaves(path string, t reflect.Type) (keys []string) {
-	switch {
-	case t.Kind() == reflect.Pointer:
-		return leaves(path, t.Elem())
-	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct:
-		return leaves(path+map[string]string{"queues": ".q", "schedules": ".s"}[path]+strings.Repeat(".t", strings.Count(path, "job_types")), t.Elem())
-	case t.Kind() == reflect.Struct:
-		for _, key := range knownKeys(t) {
-			field, _ := fieldOf(t, key)
-			keys = append(keys, leaves(under(path, key), field.Type)...)
-		}
-		return slices.Clip(keys)
-	}
-	return []string{path}
 }

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/texts"
-	"github.com/hipq/hipq/monitor"
 )
 
 const (
@@ -301,10 +300,8 @@ func (c *checker) single(at string, value any, into reflect.Value, tag reflect.S
 func (c *checker) read(text string, t reflect.Type, tag reflect.StructTag) (v any, err error) {
 	from, to := tag.Get("from"), tag.Get("to")
 	switch limit := tag.Get("limit"); {
-	case limit != "" && text == off:
-		return monitor.Off, nil
 	case limit != "":
-		return limitKinds[limit].read(text)
+		return c.readLimit(text, limit)
 	case t == reflect.TypeFor[time.Duration]():
 		return readSpan(text, from, to, tag.Get("whole"))
 	case t.Kind() == reflect.Int64:
@@ -390,10 +387,8 @@ func readSize(text, from string) (int64, error) {
 func shownValue(v reflect.Value, tag reflect.StructTag) any {
 	limit, hide, from := tag.Get("limit"), hiding[tag.Get("hide")], tag.Get("from")
 	switch {
-	case limit != "" && v.Float() == monitor.Off:
-		return off
 	case limit != "":
-		return limitKinds[limit].show(v.Float())
+		return showLimit(v.Float(), limit)
 	case v.Kind() == reflect.String && v.String() == "":
 		return nil
 	case v.Kind() == reflect.String && hide != nil:

@@ -191,7 +191,7 @@ var refusals = []struct {
 	value string
 }{
 	{regexp.MustCompile(`is not a whole number \((.*)\)`), "whole number, "},
-	{regexp.MustCompile(`is not a number (from 0 to 1(?:, or off)?)`), "number "},
+	{regexp.MustCompile(`is not a number (from 0 to 1)`), "number "},
 	{regexp.MustCompile(`is neither (true) nor (false)`), ""},
 	{regexp.MustCompile(`is not one of (.*)`), "one of: "},
 	{regexp.MustCompile(`is not a rate; write (.*)`), ""},
@@ -222,6 +222,10 @@ func form(t *testing.T, path []string, f reflect.StructField) string {
 	case reflect.Struct, reflect.Pointer:
 		return "section, below"
 	}
+	orOff := ""
+	if f.Tag.Get("limit") != "" {
+		orOff = ", or off"
+	}
 	refusal := func(text string) string {
 		if _, err := built(t, path, text); err != nil {
 			return err.Error()
@@ -231,7 +235,7 @@ func form(t *testing.T, path []string, f reflect.StructField) string {
 	said := refusal("?")
 	for _, r := range refusals {
 		if m := r.says.FindStringSubmatch(said); m != nil {
-			return r.value + strings.Join(m[1:], ", ")
+			return r.value + strings.Join(m[1:], ", ") + orOff
 		}
 	}
 	if !strings.Contains(said, "is not a duration") {
@@ -242,7 +246,7 @@ func form(t *testing.T, path []string, f reflect.StructField) string {
 	if strings.Contains(refusal("1h0.5s"), "not in whole seconds") {
 		return "duration in whole seconds, " + bounds[1]
 	}
-	return "duration, " + bounds[1]
+	return "duration, " + bounds[1] + orOff
 }
 
 // checkDefault checks that setting a bounded value to its documented default changes nothing.
