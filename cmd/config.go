@@ -17,6 +17,16 @@ import (
 
 const configLong = `Shows the effective configuration, or checks it.
 
+Files: the config is that of --config or HIPQ_CONFIG, or the first of ./hipq.yaml, ~/.config/hipq/hipq.yaml and
+/etc/hipq/hipq.yaml. The SQLite database is hipq.db beside it, unless database.path names another. ~/.cache/hipq has
+notes of what was mailed about an outage, so that it isn't mailed each minute. /etc/cron.d/hipq is the crontab of a
+package, with its lines commented out. /usr/share/doc/hipq or /usr/local/share/doc/hipq has the manual, and a config with
+all settings.
+
+Environment: HIPQ_DATABASE_DSN, HIPQ_WORKER_CONCURRENCY and others outrank the config, whose reference has the variable
+of each setting. XDG_CONFIG_HOME and XDG_CACHE_HOME stand for ~/.config and ~/.cache. NO_COLOR, LC_ALL, LC_CTYPE, LANG
+and TERM decide how output looks on a terminal.
+
 Exit codes: 0 done · 64 usage · 78 configuration, and with check --database 75: the database is unreachable or busy.`
 
 func (a *app) configCommand() *cobra.Command {

