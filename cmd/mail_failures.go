@@ -3,10 +3,10 @@ package cmd
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/hipq/hipq/activity"
@@ -130,34 +130,35 @@ type mailing struct {
 }
 
 // mail mails the ways that no other tick mails at the same time, and notes them.
-func (m mailing) mail(ctx context.Context, q *queue.Queue, ways []failedWay, newest map[failedWay]activity.Entry) (err error) {
-	var ours []failedWay
-	notice := func(w failedWay) string { return w.notice(newest[w].State, q.Name) }
+func (m mailing) mail(ctx context.Context, q *queue.Queue, ways []failedWay, newest map[failedWay]activity.Entry) error {
+	count := func(status admin.Status) func() (admin.Failures, error) {
+		return sync.OnceValues(func() (admin.Failures, error) {
+			return admin.Of(q).NewestFailures(ctx, admin.Filter{Status: status}, m.among, countedWithin)
+		})
+	}
+	failed, retried := count(admin.Failed), count(admin.Retry)
 	for _, w := range ways {
-		claimed := false
-		if claimed, err = m.board.Claim(ctx, notice(w), m.now, mailedAgain); err != nil {
-			break
-		}
-		if claimed {
-			ours = append(ours, w)
-		}
-	}
-	if err == nil && len(ours) > 0 {
-		err = m.board.Note(ctx, texts.Map(ours, func(w failedWay) string { return openNotice + " " + w.notice(activity.Failed, q.Name) }), m.now)
-		if err == nil {
-			err = m.mailQueue(ctx, q, ours, newest)
-		}
-		if err == nil {
-			err = m.board.Note(ctx, texts.Map(ours, notice), m.now)
-		}
-	}
-	if err != nil {
-		for _, w := range ours { // leave them to the next tick
-			_, failed := m.board.Over(ctx, notice(w))
-			err = errors.Join(err, failed)
+		e := newest[w]
+		err := m.board.Once(ctx, w.notice(e.State, q.Name), m.now, mailedAgain, func() error {
+			err := m.board.Note(ctx, []string{openNotice + " " + w.notice(activity.Failed, q.Name)}, m.now)
+			if err != nil {
+				return err
+			}
+			found, err := failed()
+			again := admin.Failures{}
+			if err == nil && e.State == activity.Error {
+				again, err = retried()
+			}
+			if err != nil {
+				return err
+			}
+			return m.mailWay(q, w, e, found, again)
+		})
+		if err != nil {
+			return err
 		}
 	}
-	return err
+	return nil
 }
 
 // lookSince returns the time from which to look for failures: since, or if later, shortly before the last look at all
@@ -226,69 +227,52 @@ func untold(ctx context.Context, board alert.Log, q *queue.Queue, newest map[fai
 	return ways[:room], room < len(ways), nil
 }
 
-// mailQueue mails these ways in which attempts of a queue failed: what, since when, how often, and what to do.
-func (m mailing) mailQueue(ctx context.Context, q *queue.Queue, ways []failedWay, newest map[failedWay]activity.Entry) error {
-	i := m.of
-	found, err := admin.Of(q).NewestFailures(ctx, admin.Filter{Status: admin.Failed}, m.among, countedWithin)
-	if err != nil {
-		return err
-	}
-	var retried admin.Failures
-	if slices.ContainsFunc(ways, func(w failedWay) bool { return newest[w].State == activity.Error }) {
-		if retried, err = admin.Of(q).NewestFailures(ctx, admin.Filter{Status: admin.Retry}, m.among, countedWithin); err != nil {
-			return err
+// mailWay mails a way in which attempts of a queue failed: what, since when, how often, and what to do.
+func (m mailing) mailWay(q *queue.Queue, w failedWay, e activity.Entry, found, retried admin.Failures) error {
+	i, of := m.of, w.name(q.Name)
+	forGood, again, more := w.among(found), w.among(retried), found.More
+	if forGood == nil && (more || found.Others > 0) && e.State == activity.Failed { // not among those counted
+		forGood, more = &admin.Failure{Type: w.jobType, Jobs: 1, First: job.Time{Time: e.At}, Error: e.Error}, true
+		if w.fingerprint != refusedRows {
+			forGood.Fingerprint = w.fingerprint
 		}
 	}
-	for _, w := range ways {
-		e, of := newest[w], w.name(q.Name)
-		forGood, again, more := w.among(found), w.among(retried), found.More
-		if forGood == nil && (more || found.Others > 0) && e.State == activity.Failed { // not among those counted
-			forGood, more = &admin.Failure{Type: w.jobType, Jobs: 1, First: job.Time{Time: e.At}, Error: e.Error}, true
-			if w.fingerprint != refusedRows {
-				forGood.Fingerprint = w.fingerprint
-			}
+	switch {
+	case again != nil && e.State == activity.Error:
+		return m.tell(fmt.Sprintf("%s of %s failed an attempt, since %s: %s; %s", counted(again.Jobs, retried.More), of, i.local(again.First.Time),
+			e.Error, retryAt(i, *again)), "look:  "+i.command(failureOf(q.Name, admin.Filter{}, *again).show), i.runAs())
+	case forGood != nil:
+		by := admin.Filter{Status: admin.Failed}
+		if w.fingerprint == refusedRows && forGood.Fingerprint != "" {
+			of = failedWay{jobType: forGood.Type}.name(q.Name)
+		} else if w.fingerprint == refusedRows { // of several kinds
+			by.Error = job.ErrInvalid.Error()
 		}
-		switch {
-		case again != nil && e.State == activity.Error:
-			err = m.tell(fmt.Sprintf("%s of %s failed an attempt, since %s: %s; %s", counted(again.Jobs, retried.More), of, i.local(again.First.Time),
-				e.Error, retryAt(i, *again)), "look:  "+i.command(failureOf(q.Name, admin.Filter{}, *again).show), i.runAs())
-		case forGood != nil:
-			by := admin.Filter{Status: admin.Failed}
-			if w.fingerprint == refusedRows && forGood.Fingerprint != "" {
-				of = failedWay{jobType: forGood.Type}.name(q.Name)
-			} else if w.fingerprint == refusedRows { // of several kinds
-				by.Error = job.ErrInvalid.Error()
-			}
-			k := failureOf(q.Name, by, *forGood)
-			remedy := "close: " + i.command(*k.Dismiss)
-			if k.Retry != nil {
-				remedy = "retry: " + i.command(*k.Retry) + "   # after fixing the cause"
-			}
-			if by.Error != "" {
-				remedy = "close: each kind by its command there"
-			}
-			have := "have"
-			if k.Jobs == 1 {
-				have = "has"
-			}
-			err = m.tell(fmt.Sprintf("%s of %s %s failed for good since %s: %s", counted(k.Jobs, more), of, have, i.local(k.First.Time), dash(e.Error)),
-				"look:  "+i.command(k.show), remedy, i.runAs())
-		default: // the job was discarded, dismissed or retried meanwhile
-			failed, command := "an attempt", "hipq activity --queue "+q.Name
-			if e.State == activity.Failed {
-				failed = "for good"
-			}
-			if w.jobType != "" {
-				command += " --type " + texts.ShellWord(w.jobType)
-			}
-			err = m.tell(fmt.Sprintf("a job of %s failed %s at %s: %s", of, failed, i.local(e.At), e.Error),
-				"look:  "+i.command(fmt.Sprintf("%s --state %s", command, e.State)), i.runAs())
+		k := failureOf(q.Name, by, *forGood)
+		remedy := "close: " + i.command(*k.Dismiss)
+		if k.Retry != nil {
+			remedy = "retry: " + i.command(*k.Retry) + "   # after fixing the cause"
 		}
-		if err != nil {
-			return err
+		if by.Error != "" {
+			remedy = "close: each kind by its command there"
 		}
+		have := "have"
+		if k.Jobs == 1 {
+			have = "has"
+		}
+		return m.tell(fmt.Sprintf("%s of %s %s failed for good since %s: %s", counted(k.Jobs, more), of, have, i.local(k.First.Time), dash(e.Error)),
+			"look:  "+i.command(k.show), remedy, i.runAs())
 	}
-	return nil
+	// the job was discarded, dismissed or retried meanwhile
+	failed, command := "an attempt", "hipq activity --queue "+q.Name
+	if e.State == activity.Failed {
+		failed = "for good"
+	}
+	if w.jobType != "" {
+		command += " --type " + texts.ShellWord(w.jobType)
+	}
+	return m.tell(fmt.Sprintf("a job of %s failed %s at %s: %s", of, failed, i.local(e.At), e.Error),
+		"look:  "+i.command(fmt.Sprintf("%s --state %s", command, e.State)), i.runAs())
 }
 
 // counted is a number of jobs in words. Older ones may not have been counted.
