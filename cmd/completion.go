@@ -139,37 +139,30 @@ func (a *app) offer(c *cobra.Command, args []string, word string, of offers) (al
 	}
 	ctx, cancel := context.WithTimeout(c.Context(), offersWithin)
 	defer cancel()
-	l, found := lookUp{ctx, c, args}, make(chan []string, 2)
-	go func() {
-		defer close(found)
-		c, err := config.Load(config.LoadOptions{File: a.configFile}) // without flags, because one may be incomplete
-		if err == nil && of.config != nil {
-			found <- of.config(l, c)
-		}
-		if err != nil || l.cmd.Name() == "work" { // work only takes queues and types of its config
-			return
-		}
-		_ = connect(ctx, c, func(i *instance) error {
-			names, err := of.database(l, i)
-			found <- names
-			return err
-		})
-	}()
-	for {
-		select {
-		case names, more := <-found:
-			if !more {
-				return all
-			}
-			for _, name := range names {
-				if strings.HasPrefix(name, word) && isPlain(name) && !slices.Contains(all, name) {
-					all = append(all, name)
-				}
-			}
-		case <-ctx.Done():
-			return all
-		}
+	l := lookUp{ctx, c, args}
+	loaded, err := config.Load(config.LoadOptions{File: a.configFile}) // without flags, because one may be incomplete
+	if err != nil {
+		return nil
 	}
+	if of.config != nil {
+		all = of.config(l, loaded)
+	}
+	if l.cmd.Name() != "work" { // work only takes queues and types of its config
+		others, _ := await(ctx, func() (names []string, err error) {
+			err = connect(ctx, loaded, func(i *instance) error {
+				names, err = of.database(l, i)
+				return err
+			})
+			return names, err
+		})
+		all = append(all, others...)
+	}
+	seen := map[string]bool{}
+	return slices.DeleteFunc(all, func(name string) bool {
+		again := seen[name]
+		seen[name] = true
+		return again || !strings.HasPrefix(name, word) || !isPlain(name)
+	})
 }
 
 // isPlain reports whether a shell takes a text literally (zsh expands =name) and hipq takes it for no flag.

@@ -138,30 +138,32 @@ func checkArguments(c *cobra.Command, args []string) error {
 
 // suggested has the subcommands of c that a name may mean: by other tools' names, or by a similar name.
 func suggested(c *cobra.Command, name string) string {
-	var names []string
-	others := func(c *cobra.Command) bool { return slices.Contains(c.SuggestFor, strings.ToLower(name)) }
-	below := func(c *cobra.Command) bool { return c.Name() == name }
-	for _, is := range []func(*cobra.Command) bool{below, others} { // hipq pause means hipq queues pause
-		for n, sub := range c.Commands() {
-			if others(sub) && !slices.ContainsFunc(sub.Commands(), below) {
-				for _, other := range c.Commands()[n:] {
-					if others(other) {
-						names = append(names, other.CommandPath())
-					}
-				}
-				return strings.Join(names, " or ")
-			}
-			if n := slices.IndexFunc(sub.Commands(), is); n >= 0 {
-				return sub.Commands()[n].CommandPath()
-			}
-		}
-	}
+	var known, named, others, within []string
 	for _, sub := range c.Commands() {
 		if sub.IsAvailableCommand() {
-			names = append(names, sub.Name())
+			known = append(known, sub.Name())
+		}
+		if slices.Contains(sub.SuggestFor, strings.ToLower(name)) {
+			others = append(others, sub.CommandPath())
+		}
+		for _, s := range sub.Commands() { // hipq pause means hipq queues pause
+			switch {
+			case s.Name() == name:
+				named = append(named, s.CommandPath())
+			case slices.Contains(s.SuggestFor, strings.ToLower(name)):
+				within = append(within, s.CommandPath())
+			}
 		}
 	}
-	if near := config.Nearest(name, names); near != "" {
+	near := config.Nearest(name, known)
+	switch {
+	case len(named) > 0:
+		return named[0]
+	case len(others) > 0:
+		return strings.Join(others, " or ")
+	case len(within) > 0:
+		return within[0]
+	case near != "":
 		return c.CommandPath() + " " + near
 	}
 	return ""
