@@ -194,7 +194,7 @@ func (b builder) dsn(s databaseSection) string {
 	case shared && hasPassword(dsn):
 		b.warn("others may read %s, which has the database password: chmod 600", s.DSNFile)
 	}
-	b.show("database.dsn", openText(schema.WithoutPassword(dsn)), b.from["database.dsn_file"])
+	b.show("database.dsn", schema.WithoutPassword(dsn), b.from["database.dsn_file"])
 	return dsn
 }
 

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -36,7 +35,7 @@ func Explain(o LoadOptions) ([]Setting, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.explain(), nil
+	return c.settings, nil
 }
 
 // note records the effective value of a key: its own, or that of the key outer, or a default.
@@ -74,23 +73,14 @@ func (c *checker) show(path string, value any, from string) {
 	c.settings[n].Value, c.settings[n].From = value, from
 }
 
-// explain hides secrets.
-func (c *checker) explain() []Setting {
-	for i, s := range c.settings {
-		switch value := s.Value.(type) {
-		case openText:
-			c.settings[i].Value = string(value)
-		case string:
-			c.settings[i].Value = withoutSecret(value)
-		case []string:
-			c.settings[i].Value = texts.Map(value, withoutSecret)
-		}
-	}
-	return c.settings
-}
-
-// hiding shows values without their secrets.
+// hiding shows values without their secrets, by the tag hide.
 var hiding = map[string]func(string) string{
+	"": func(text string) string {
+		if mayBeSecret(text) {
+			return hidden
+		}
+		return text
+	},
 	"dsn": schema.WithoutPassword,
 	"env": func(entry string) string {
 		if name, _, given := strings.Cut(entry, "="); given {
@@ -104,14 +94,4 @@ var hiding = map[string]func(string) string{
 		}
 		return hidden
 	},
-}
-
-// openText looks like a secret, but isn't.
-type openText string
-
-func withoutSecret(text string) string {
-	if mayBeSecret(text) {
-		return hidden
-	}
-	return text
 }

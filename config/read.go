@@ -2,26 +2,12 @@ package config
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
-	"math"
-	"path/filepath"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/hipq/hipq/internal/texts"
-)
-
-const (
-	// maxInt is the maximum of the databases' columns.
-	maxInt = math.MaxInt32
-	// longest exceeds any sensible time. It keeps sums of times within what the databases can store.
-	longest = 3650 * day
-	// maxSize exceeds any sensible size.
-	maxSize = 1 << 50
 )
 
 // spot is a section of the file that is read into a struct of shape.
@@ -147,13 +133,16 @@ func (c *checker) ofOthers(at, of, kind string, given, optional bool) {
 	}
 }
 
-// asSection returns the keys of a section; nil if it is absent.
-func (c *checker) asSection(at string, value any, t reflect.Type) (content map[string]any, ok bool) {
-	if content, ok = value.(map[string]any); ok || value == nil {
-		return content, true
+// as returns a value of the kind that it must have, or refuses it. A missing one is not ok either.
+func as[T any](c *checker, at, kind string, value any) (v T, ok bool) {
+	if v, ok = value.(T); !ok && value != nil {
+		c.refuse(at, "must be %s, not %s", kind, kindOf(value))
 	}
-	c.refuse(at, "must be a section of keys (%s), not %s", strings.Join(knownKeys(t), ", "), kindOf(value))
-	return nil, false
+	return v, ok
+}
+
+func (c *checker) asSection(at string, value any, t reflect.Type) (map[string]any, bool) {
+	return as[map[string]any](c, at, "a section of keys ("+strings.Join(knownKeys(t), ", ")+")", value)
 }
 
 // optional reads a section that differs from an empty one if it is absent.
@@ -174,11 +163,7 @@ func (c *checker) optional(at string, value any, into reflect.Value, outer outsi
 
 // list reads a list of sections. If one isn't a section, the list remains empty.
 func (c *checker) list(at string, value any, into reflect.Value, outer outside) {
-	items, ok := value.([]any)
-	if !ok && value != nil {
-		c.refuse(at, "must be a list, not %s", kindOf(value))
-		return
-	}
+	items, _ := as[[]any](c, at, "a list", value)
 	all := reflect.MakeSlice(into.Type(), len(items), len(items))
 	for i, item := range items {
 		name := ""
@@ -186,15 +171,14 @@ func (c *checker) list(at string, value any, into reflect.Value, outer outside) 
 			name, _ = m["name"].(string)
 		}
 		path := element(at, i, name)
+		content, ok := c.asSection(path, item, into.Type().Elem())
 		if item == nil {
 			c.refuse(path, "is empty")
 		}
-		content, isSection := c.asSection(path, item, into.Type().Elem())
-		if item == nil || !isSection {
-			c.refused[at] = true
-			continue
+		if ok {
+			c.section(spot{path: path, content: content, outer: outer}, all.Index(i))
 		}
-		c.section(spot{path: path, content: content, outer: outer}, all.Index(i))
+		c.refused[at] = c.refused[at] || !ok
 	}
 	if !c.refused[at] {
 		into.Set(all)
@@ -203,57 +187,47 @@ func (c *checker) list(at string, value any, into reflect.Value, outer outside) 
 
 // textList reads a list of texts, or the word that stands for one.
 func (c *checker) textList(at string, value any, into reflect.Value, tag reflect.StructTag) {
-	items, ok := value.([]any)
 	if word := tag.Get("word"); word != "" && value == word {
-		items, ok, c.words[at] = []any{value}, true, true
+		value, c.words[at] = []any{value}, true
 	}
-	if !ok && value != nil {
-		c.refuse(at, "must be a list, not %s", kindOf(value))
-	}
-	list := make([]string, 0, len(items))
+	items, _ := as[[]any](c, at, "a list", value)
+	list := make([]string, len(items))
 	for i, item := range items {
-		path := element(at, i, "")
-		text, ok := item.(string)
-		switch {
-		case item == nil:
+		path, ok := element(at, i, ""), false
+		if list[i], ok = as[string](c, path, "a single value", item); item == nil {
 			c.refuse(path, "is empty")
-		case !ok:
-			c.refuse(path, "must be a single value, not %s", kindOf(item))
-		case tag.Get("file") != "":
-			text = c.absolute(text)
+		} else if tag.Get("file") != "" {
+			list[i] = c.absolute(list[i])
 		}
 		c.refused[at] = c.refused[at] || !ok
-		list = append(list, text)
 	}
 	if len(list) > 0 && !c.refused[at] {
 		into.Set(reflect.ValueOf(list))
 	}
 	var show any
-	if hide := hiding[tag.Get("hide")]; hide != nil && !c.words[at] {
-		list = texts.Map(list, hide)
-	}
-	if len(list) > 0 {
-		show = list
+	switch {
+	case c.words[at]:
+		show = list[0]
+	case len(list) > 0:
+		show = texts.Map(list, hiding[tag.Get("hide")])
 	}
 	c.note(at, show, len(list) > 0, "")
 }
 
 // values reads a section with keys of any name. Texts may be secrets, so only their keys are shown.
 func (c *checker) values(at string, value any, into reflect.Value, tag reflect.StructTag) {
-	section, ok := value.(map[string]any)
-	if !ok && value != nil {
-		c.refuse(at, "must be a section of keys, not %s", kindOf(value))
-	}
-	names := slices.Sorted(maps.Keys(section))
-	all := reflect.MakeMap(into.Type())
+	section, _ := as[map[string]any](c, at, "a section of keys", value)
+	names, all := slices.Sorted(maps.Keys(section)), reflect.MakeMap(into.Type())
 	for i, name := range names {
-		path, elem := element(at, i, name), into.Type().Elem()
-		if text, ok := section[name].(string); !ok || text == "" {
-			c.refuse(path, "must be a single value, not %s", kindOf(section[name]))
-		} else if v, err := c.read(text, elem, tag); err != nil {
-			c.refuse(path, "%w", err)
-		} else {
-			all.SetMapIndex(reflect.ValueOf(name), reflect.ValueOf(v))
+		path := element(at, i, name)
+		switch text, ok := as[string](c, path, "a single value", section[name]); {
+		case text == "" && (ok || section[name] == nil):
+			c.refuse(path, "is empty")
+		case ok:
+			v, err := c.read(text, into.Type().Elem(), tag)
+			if all.SetMapIndex(reflect.ValueOf(name), reflect.ValueOf(v)); err != nil {
+				c.refuse(path, "%w", err)
+			}
 		}
 		c.refused[at] = c.refused[at] || c.refused[path]
 	}
@@ -279,145 +253,18 @@ func (c *checker) single(at string, value any, into reflect.Value, tag reflect.S
 		v, _ := c.read(otherwise, into.Type(), tag) // one out of bounds means none
 		into.Set(reflect.ValueOf(v).Convert(into.Type()))
 	}
-	text, ok := value.(string)
-	switch {
-	case ok && text != "":
+	kind := "a single value"
+	if strings.HasSuffix(at, ".data") {
+		kind = `a single value, such as '{"id": 1}' in quotes`
+	}
+	text, ok := as[string](c, at, kind, value)
+	if ok {
 		v, err := c.read(text, into.Type(), tag)
 		if err != nil {
 			c.refuse(at, "%w", err)
 		} else {
 			into.Set(reflect.ValueOf(v).Convert(into.Type()))
 		}
-	case !ok && value != nil && strings.HasSuffix(at, ".data"):
-		c.refuse(at, "must be a single value, not %s; put JSON in quotes: '{\"id\": 1}'", kindOf(value))
-	case !ok && value != nil:
-		c.refuse(at, "must be a single value, not %s", kindOf(value))
 	}
-	c.note(at, shownValue(into, tag), text != "", outer.path)
-}
-
-// read parses a value of a type. With an error about its bounds it returns the value too.
-func (c *checker) read(text string, t reflect.Type, tag reflect.StructTag) (v any, err error) {
-	from, to := tag.Get("from"), tag.Get("to")
-	switch limit := tag.Get("limit"); {
-	case limit != "":
-		return c.readLimit(text, limit)
-	case t == reflect.TypeFor[time.Duration]():
-		return readSpan(text, from, to, tag.Get("whole"))
-	case t.Kind() == reflect.Int64:
-		return readSize(text, from)
-	case t.Kind() == reflect.Int:
-		return readWhole(text, from, to)
-	case t.Kind() == reflect.Float64:
-		f, err := strconv.ParseFloat(text, 64)
-		if err != nil || !(f >= 0 && f <= 1) { // this form refuses NaN too
-			return f, fmt.Errorf("%s is not a number from 0 to 1", shown(text))
-		}
-		return f, nil
-	case t.Kind() == reflect.Bool:
-		return readTruth(text)
-	case tag.Get("file") != "":
-		return c.absolute(text), nil
-	}
-	if words := strings.Fields(tag.Get("words")); len(words) > 0 && !slices.Contains(words, text) {
-		return text, fmt.Errorf("%s is not one of %s", shown(text), strings.Join(words, ", "))
-	}
-	return text, nil
-}
-
-// readTruth takes the spellings of YAML files and environments.
-func readTruth(text string) (bool, error) {
-	switch strings.ToLower(text) {
-	case "true", "yes", "on", "1":
-		return true, nil
-	case "false", "no", "off", "0":
-		return false, nil
-	}
-	return false, fmt.Errorf("%s is neither true nor false", shown(text))
-}
-
-func readWhole(text, from, to string) (int, error) {
-	low, _ := strconv.Atoi(cmp.Or(from, "0"))
-	high, _ := strconv.Atoi(cmp.Or(to, strconv.Itoa(maxInt)))
-	n, err := strconv.Atoi(text)
-	switch {
-	case err != nil:
-		err = fmt.Errorf("%s is not a whole number (%d to %d)", shown(text), low, high)
-	case n < low || n > high:
-		err = fmt.Errorf("%d is out of range (%d to %d)", n, low, high)
-	}
-	return n, err
-}
-
-// readSpan parses a duration with bounds, which must be in whole seconds or hours if there is such a unit.
-func readSpan(text, from, to, whole string) (time.Duration, error) {
-	low, _ := ParseDuration(cmp.Or(from, "0"))
-	high, _ := ParseDuration(cmp.Or(to, formatDuration(longest)))
-	d, err := ParseDuration(text)
-	unit, _ := ParseDuration(cmp.Or(whole, "1ns"))
-	switch {
-	case err != nil:
-	case d < low || d > high:
-		err = fmt.Errorf("%s is out of range (%s to %s)", shown(text), formatDuration(low), formatDuration(high))
-	case d%unit != 0:
-		err = fmt.Errorf("%s is not in whole %s", shown(text), map[string]string{"1s": "seconds", "1h": "hours"}[whole])
-	}
-	return d, err
-}
-
-var sizeForm = texts.Pattern(`^([0-9]{1,9})(KiB|MiB|GiB)$`)
-
-// readSize parses a number of bytes with its unit.
-func readSize(text, from string) (int64, error) {
-	m := sizeForm().FindStringSubmatch(text)
-	if m == nil {
-		return 0, fmt.Errorf("%s is not a size; write a whole number and a unit, KiB, MiB or GiB, such as 512MiB", shown(text))
-	}
-	bytes, _ := strconv.ParseInt(m[1], 10, 64) // few digits
-	bytes *= map[string]int64{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}[m[2]]
-	if from != "" {
-		if low, _ := readSize(from, ""); bytes < low || bytes > maxSize {
-			return bytes, fmt.Errorf("%s is out of range (%s to %s)", shown(text), texts.Bytes(low), texts.Bytes(maxSize))
-		}
-	}
-	return bytes, nil
-}
-
-// shownValue is how config show shows a single value; nil if there is none.
-func shownValue(v reflect.Value, tag reflect.StructTag) any {
-	limit, hide, from := tag.Get("limit"), hiding[tag.Get("hide")], tag.Get("from")
-	switch {
-	case limit != "":
-		return showLimit(v.Float(), limit)
-	case v.Kind() == reflect.String && v.String() == "":
-		return nil
-	case v.Kind() == reflect.String && hide != nil:
-		return openText(hide(v.String()))
-	case v.Kind() == reflect.String:
-		return v.String()
-	case v.Type() == reflect.TypeFor[time.Duration]():
-		d := time.Duration(v.Int())
-		if low, _ := ParseDuration(from); d < low {
-			return nil
-		}
-		return formatDuration(d)
-	case v.Kind() == reflect.Int64 && v.Int() == 0:
-		return nil
-	case v.Kind() == reflect.Int64:
-		return texts.Bytes(v.Int())
-	case v.Kind() == reflect.Int:
-		n := int(v.Int())
-		if low, _ := strconv.Atoi(from); n < low {
-			return nil
-		}
-		return n
-	}
-	return v.Interface()
-}
-
-func (c *checker) absolute(path string) string {
-	if filepath.IsAbs(path) {
-		return filepath.Clean(path)
-	}
-	return filepath.Join(c.dir, path)
+	c.note(at, shownValue(into, tag), ok, outer.path)
 }
