@@ -15,30 +15,15 @@ const off = "off"
 
 func alertOf(s alertSection) monitor.Alert {
 	return monitor.Alert{
-		Over:        s.Over,
-		JobAlert:    jobAlertOf(s.jobAlertSection),
-		DeadWorkers: monitor.Limits(s.DeadWorkers),
-		NoTickFor:   monitor.Limits(s.NoTickFor),
-		MissedHours: monitor.Limits(s.MissedHours),
-	}
-}
-
-func jobAlertOf(s jobAlertSection) monitor.JobAlert {
-	return monitor.JobAlert{
-		ErrorRate: monitor.Limits(s.ErrorRate),
-		Failed:    monitor.Limits(s.Failed),
-		OldestDue: monitor.Limits(s.OldestDue),
-		WaitP95:   monitor.Limits(s.WaitP95),
-		RunP95:    monitor.Limits(s.RunP95),
-		Backlog:   monitor.Limits(s.Backlog),
+		Over: s.Over, JobAlert: monitor.JobAlert(s.jobAlertSection), DeadWorkers: s.DeadWorkers, NoTickFor: s.NoTickFor, MissedHours: s.MissedHours,
 	}
 }
 
 // queueAlert adds the limits of a queue that differ from the instance's.
 func queueAlert(s queueSection, a *monitor.Alert) {
-	q := monitor.QueueAlert{JobAlert: jobAlertOf(s.Alert), Types: map[string]monitor.JobAlert{}}
+	q := monitor.QueueAlert{JobAlert: monitor.JobAlert(s.Alert), Types: map[string]monitor.JobAlert{}}
 	for _, t := range s.JobTypes {
-		q.Types[t.Name] = jobAlertOf(t.Alert)
+		q.Types[t.Name] = monitor.JobAlert(t.Alert)
 	}
 	if all, ok := q.Types[job.AllTypes]; !ok || all == q.JobAlert { // otherwise types without it have that one's
 		maps.DeleteFunc(q.Types, func(_ string, own monitor.JobAlert) bool { return own == q.JobAlert })
@@ -50,18 +35,6 @@ func queueAlert(s queueSection, a *monitor.Alert) {
 		a.Queues = map[string]monitor.QueueAlert{}
 	}
 	a.Queues[s.Name] = q
-}
-
-func (s *partLimitsSection) check(c *checker, path string) {
-	c.limits(path, monitor.Limits(*s), "part")
-}
-
-func (s *countLimitsSection) check(c *checker, path string) {
-	c.limits(path, monitor.Limits(*s), "count")
-}
-
-func (s *timeLimitsSection) check(c *checker, path string) {
-	c.limits(path, monitor.Limits(*s), "time")
 }
 
 // limits refuses a critical limit below the warning.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/hipq/hipq/internal/texts"
+	"github.com/hipq/hipq/monitor"
 )
 
 // spot is a section of the file that is read into a struct of shape.
@@ -17,8 +18,8 @@ type spot struct {
 	outer   outside
 	// defaults are the values of its keys, in order; nil if each key has its own.
 	defaults []string
-	// kind is the kind of handler. of is set in a section that is for other kinds.
-	kind, of string
+	// kind is the kind of handler. of is set in a section that is for other kinds. limit is the kind of its limits.
+	kind, of, limit string
 }
 
 // outside is where a key or a section inherits its value from; the zero outside if it doesn't.
@@ -70,7 +71,7 @@ func (c *checker) section(p spot, into reflect.Value) {
 			c.optional(at, value, field, outer)
 		case f.Type.Kind() == reflect.Struct:
 			content, _ := c.asSection(at, value, f.Type)
-			c.section(spot{at, content, outer, strings.Fields(f.Tag.Get("default")), p.kind, of}, field)
+			c.section(spot{at, content, outer, strings.Fields(f.Tag.Get("default")), p.kind, of, f.Tag.Get("limit")}, field)
 		case isList(f.Type):
 			c.list(at, value, field, outside{path: p.path, value: into})
 		case f.Type.Kind() == reflect.Slice:
@@ -78,14 +79,18 @@ func (c *checker) section(p spot, into reflect.Value) {
 		case f.Type.Kind() == reflect.Map:
 			c.values(at, value, field, f.Tag)
 		case i < len(p.defaults):
-			c.single(at, value, field, f.Tag, outer, p.defaults[i])
+			c.single(at, value, field, f.Tag+reflect.StructTag(` limit:"`+p.limit+`"`), outer, p.defaults[i])
 		default:
 			c.single(at, value, field, f.Tag, outer, f.Tag.Get("default"))
 		}
 	}
-	if whole, ok := into.Addr().Interface().(interface {
-		check(c *checker, path string)
-	}); ok && len(p.content) > 0 && len(c.errs) == before {
+	if len(p.content) == 0 || len(c.errs) > before {
+		return
+	}
+	switch whole := into.Addr().Interface().(type) {
+	case *monitor.Limits:
+		c.limits(p.path, *whole, p.limit)
+	case interface{ check(c *checker, path string) }:
 		whole.check(c, p.path)
 	}
 }

@@ -68,7 +68,7 @@ var headings = []struct{ section, heading, about string }{
 func reference(t *testing.T) string {
 	comments := exampleComments(t)
 	paths := map[string][]string{}
-	findSections(reflect.TypeFor[shape](), nil, paths)
+	findSections("shape", reflect.TypeFor[shape](), nil, paths)
 	var page strings.Builder
 	for _, h := range headings {
 		fmt.Fprintf(&page, "\n## %s\n\n", h.heading)
@@ -95,28 +95,51 @@ func reference(t *testing.T) string {
 }
 
 // findSections records where each section first occurs.
-func findSections(t reflect.Type, path []string, found map[string][]string) {
+func findSections(name string, t reflect.Type, path []string, found map[string][]string) {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 		t = t.Elem()
 	}
 	if t.Kind() != reflect.Struct {
 		return
 	}
-	if _, ok := found[t.Name()]; !ok {
-		found[t.Name()] = path
+	if _, ok := found[name]; !ok {
+		found[name] = path
 	}
 	for _, f := range fieldsOf(t) {
-		findSections(f.Type, append(slices.Clone(path), f.Tag.Get("key")), found)
+		findSections(nameOf(f), f.Type, append(slices.Clone(path), f.Tag.Get("key")), found)
 	}
 }
 
-func sectionAt(path []string) reflect.Type {
+// nameOf is the name of a field's section. Limits differ in their kinds of values.
+func nameOf(f reflect.StructField) string {
+	if limit := f.Tag.Get("limit"); limit != "" {
+		return limit + "LimitsSection"
+	}
+	t := f.Type
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+		t = t.Elem()
+	}
+	return t.Name()
+}
+
+func fieldAt(path []string) (f reflect.StructField) {
 	t := reflect.TypeFor[shape]()
 	for _, key := range path {
-		f, _ := fieldOf(t, key)
+		f, _ = fieldOf(t, key)
 		for t = f.Type; t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice; {
 			t = t.Elem()
 		}
+	}
+	return f
+}
+
+func sectionAt(path []string) reflect.Type {
+	if len(path) == 0 {
+		return reflect.TypeFor[shape]()
+	}
+	t := fieldAt(path).Type
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+		t = t.Elem()
 	}
 	return t
 }
@@ -223,7 +246,7 @@ func form(t *testing.T, path []string, f reflect.StructField) string {
 		return "section, below"
 	}
 	orOff := ""
-	if f.Tag.Get("limit") != "" {
+	if fieldAt(path[:len(path)-1]).Tag.Get("limit") != "" {
 		orOff = ", or off"
 	}
 	refusal := func(text string) string {
@@ -279,18 +302,18 @@ func exampleComments(t *testing.T) commentary {
 	var doc yaml.Node
 	do(t, yaml.Unmarshal(asComment.ReplaceAll(data, []byte("$1$2")), &doc))
 	c := commentary{}
-	c.collect(doc.Content[0], reflect.TypeFor[shape]())
+	c.collect(doc.Content[0], "shape", reflect.TypeFor[shape]())
 	return c
 }
 
-func (c commentary) collect(n *yaml.Node, t reflect.Type) {
+func (c commentary) collect(n *yaml.Node, name string, t reflect.Type) {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	switch {
 	case n.Kind == yaml.SequenceNode:
 		for _, item := range n.Content {
-			c.collect(item, t.Elem())
+			c.collect(item, name, t.Elem())
 		}
 	case n.Kind == yaml.MappingNode && t.Kind() == reflect.Struct:
 		for i := 0; i < len(n.Content); i += 2 {
@@ -298,14 +321,14 @@ func (c commentary) collect(n *yaml.Node, t reflect.Type) {
 			if i == 0 && says == "" {
 				says = n.HeadComment // of the first key of a list's item
 			}
-			at := t.Name() + "." + key.Value
+			at := name + "." + key.Value
 			if says != "" && c[at] == "" {
 				paragraphs := strings.Split(says, "\n\n") // the first key also has the head of the file
 				says, _, _ = strings.Cut(paragraphs[len(paragraphs)-1], "\n#\n")
 				c[at] = strings.Join(strings.Fields(strings.ReplaceAll(says, "#", "")), " ")
 			}
 			if f, ok := fieldOf(t, key.Value); ok {
-				c.collect(n.Content[i+1], f.Type)
+				c.collect(n.Content[i+1], nameOf(f), f.Type)
 			}
 		}
 	}

@@ -41,14 +41,14 @@ type object = map[string]any
 func jsonSchema(t *testing.T) object {
 	comments := exampleComments(t)
 	paths := map[string][]string{}
-	findSections(reflect.TypeFor[shape](), nil, paths)
+	findSections("shape", reflect.TypeFor[shape](), nil, paths)
 	sections := object{}
 	for name, path := range paths {
 		properties, required := object{}, []string{}
 		for _, f := range fieldsOf(sectionAt(path)) {
 			key := f.Tag.Get("key")
 			says, otherwise := comments.of(t, name, key)
-			property := propertyOf(form(t, append(slices.Clone(path), key), f), f.Type)
+			property := propertyOf(form(t, append(slices.Clone(path), key), f), f.Type, nameOf(f))
 			if otherwise == "required" {
 				required = append(required, key)
 				if f.Type.Kind() == reflect.Slice {
@@ -87,26 +87,26 @@ const (
 var scalar = object{"type": []string{"string", "number", "boolean"}}
 
 // propertyOf makes a schema of what the page says that a value may be.
-func propertyOf(value string, of reflect.Type) object {
+func propertyOf(value string, of reflect.Type, name string) object {
 	for of.Kind() == reflect.Pointer {
 		of = of.Elem()
 	}
 	for word, enum := range map[string][]any{"off": {"off", false}, "all": {"all"}} {
 		if rest, is := strings.CutSuffix(value, ", or "+word); is {
-			return object{"anyOf": []object{plainProperty(rest, of), {"enum": enum}}}
+			return object{"anyOf": []object{plainProperty(rest, of, name), {"enum": enum}}}
 		}
 	}
-	return plainProperty(value, of)
+	return plainProperty(value, of, name)
 }
 
-func plainProperty(value string, of reflect.Type) object {
+func plainProperty(value string, of reflect.Type, name string) object {
 	switch {
 	case of.Kind() == reflect.Slice && of.Elem().Kind() == reflect.Struct:
-		return object{"type": []string{"array", "null"}, "items": object{"$ref": "#/definitions/" + of.Elem().Name()}}
+		return object{"type": []string{"array", "null"}, "items": object{"$ref": "#/definitions/" + name}}
 	case of.Kind() == reflect.Slice:
 		return object{"type": []string{"array", "null"}, "items": scalar}
 	case of.Kind() == reflect.Struct:
-		return object{"allOf": []object{{"$ref": "#/definitions/" + of.Name()}}}
+		return object{"allOf": []object{{"$ref": "#/definitions/" + name}}}
 	case of.Kind() == reflect.Map && strings.Contains(value, "whole number"):
 		return object{"type": []string{"object", "null"}, "additionalProperties": whole("", "")}
 	case of.Kind() == reflect.Map:

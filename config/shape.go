@@ -3,6 +3,7 @@ package config
 import (
 	"time"
 
+	"github.com/hipq/hipq/monitor"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/schedule"
 	"github.com/hipq/hipq/queue/worker"
@@ -17,7 +18,7 @@ import (
 //	from, to   the bounds of a number, a duration or a size. A default below from means none.
 //	whole      the unit in which a duration must be whole
 //	words      the only words allowed, the first of which is the default
-//	limit      a limit of an alert: its kind, a key of limitKinds
+//	limit      the kind of its two limits, a key of limitKinds
 //	file       it is a path, relative to the config's folder
 //	inherits   the key of the section outside whose value it has by default
 //	of         the kinds of handler that it is for; without it, all
@@ -101,35 +102,20 @@ type purgeSection monitorSection
 type alertSection struct {
 	Over time.Duration `key:"over" from:"1h" to:"1w" whole:"1h" default:"2h"`
 	jobAlertSection
-	DeadWorkers countLimitsSection `key:"dead_workers" default:"0 10"`
-	NoTickFor   timeLimitsSection  `key:"no_tick_for" default:"5m 15m"`
-	MissedHours countLimitsSection `key:"missed_hours" default:"0 24"`
+	DeadWorkers monitor.Limits `key:"dead_workers" limit:"count" default:"0 10"`
+	NoTickFor   monitor.Limits `key:"no_tick_for" limit:"time" default:"5m 15m"`
+	MissedHours monitor.Limits `key:"missed_hours" limit:"count" default:"0 24"`
 }
 
+// jobAlertSection has the fields of monitor.JobAlert.
 type jobAlertSection struct {
-	ErrorRate partLimitsSection  `key:"error_rate" default:"0.05 0.25"`
-	Failed    countLimitsSection `key:"failed" default:"0 100"`
-	OldestDue timeLimitsSection  `key:"oldest_due" default:"15m 1h"`
-	WaitP95   timeLimitsSection  `key:"wait_p95" default:"15m off"`
-	RunP95    timeLimitsSection  `key:"run_p95" default:"off off"`
-	Backlog   countLimitsSection `key:"backlog" default:"10000 100000"`
+	ErrorRate monitor.Limits `key:"error_rate" limit:"part" default:"0.05 0.25"`
+	Failed    monitor.Limits `key:"failed" limit:"count" default:"0 100"`
+	OldestDue monitor.Limits `key:"oldest_due" limit:"time" default:"15m 1h"`
+	WaitP95   monitor.Limits `key:"wait_p95" limit:"time" default:"15m off"`
+	RunP95    monitor.Limits `key:"run_p95" limit:"time" default:"off off"`
+	Backlog   monitor.Limits `key:"backlog" limit:"count" default:"10000 100000"`
 }
-
-// They have the fields of monitor.Limits.
-type (
-	partLimitsSection struct {
-		Warning  float64 `key:"warning" limit:"part"`
-		Critical float64 `key:"critical" limit:"part"`
-	}
-	countLimitsSection struct {
-		Warning  float64 `key:"warning" limit:"count"`
-		Critical float64 `key:"critical" limit:"count"`
-	}
-	timeLimitsSection struct {
-		Warning  float64 `key:"warning" limit:"time"`
-		Critical float64 `key:"critical" limit:"time"`
-	}
-)
 
 // retrySection has the fields of job.RetryPolicy.
 type retrySection struct {

@@ -11,7 +11,10 @@ import (
 const Off = math.MaxFloat64
 
 // Limits are the values above which a finding is a warning or critical: fractions, counts or seconds.
-type Limits struct{ Warning, Critical float64 }
+type Limits struct {
+	Warning  float64 `key:"warning"`
+	Critical float64 `key:"critical"`
+}
 
 // JobAlert has the limits for the jobs of one type.
 type JobAlert struct {
