@@ -74,21 +74,20 @@ func (b builder) config() *Config {
 // names checks the name and the template. If they are invalid, it returns names that still allow checking the queues.
 func (b builder) names(c *Config) schema.Names {
 	names, err := schema.NewNames(cmp.Or(c.Name, "instance"), schema.DefaultTemplate)
-	if c.Name == "" {
+	switch {
+	case c.Name == "":
 		b.missing("name", "; give the instance a name of lower case letters and underscores")
-		return names
-	}
-	if err != nil { // with the default template only the name can be at fault
+	case err != nil: // with the default template only the name can be at fault
 		b.refuseName("name", c.Name, err)
 		names, _ = schema.NewNames("instance", schema.DefaultTemplate)
-		return names
-	}
-	own, err := c.Names()
-	if err != nil {
+	default:
+		own, err := c.Names()
+		if err == nil {
+			return own
+		}
 		b.refuseName("tables", c.Tables, fmt.Errorf("%w; the default is %s", err, schema.DefaultTemplate))
-		return names
 	}
-	return own
+	return names
 }
 
 func (b builder) database(s databaseSection) schema.Options {
@@ -97,20 +96,14 @@ func (b builder) database(s databaseSection) schema.Options {
 		return o
 	}
 	if o.Driver == "sqlite" {
-		// If the driver comes from the environment, the file's dsn is unused. Otherwise its author expects it to be used.
-		given, key := s.DSN, "database.dsn"
-		if given == "" {
-			given, key = s.DSNFile, "database.dsn_file"
-		}
-		if given != "" && (b.origin["database.driver"] == "" || b.origin[key] != "") {
-			b.refuse(key, "is for database.driver: mysql, but the driver is sqlite; set the driver or leave the key out")
-		}
-		if len(s.Nodes) > 0 && b.origin["database.driver"] == "" {
-			b.refuse("database.nodes", "are for database.driver: mysql, but the driver is sqlite; set the driver or leave the key out")
-		}
 		o.Path, o.Mode = s.Path, b.mode("database.mode", s.Mode)
-		for _, key := range []string{"dsn", "dsn_file", "nodes", "tls"} {
-			b.forget("database." + key)
+		given := map[string]bool{"database.dsn": s.DSN != "", "database.dsn_file": s.DSNFile != "", "database.nodes": len(s.Nodes) > 0}
+		for _, key := range []string{"database.dsn", "database.dsn_file", "database.nodes", "database.tls"} {
+			// If the driver comes from the environment, the file's dsn is unused. Otherwise its author expects it to be used.
+			if given[key] && (b.origin["database.driver"] == "" || b.origin[key] != "") {
+				b.refuse(key, "is for database.driver: mysql, but the driver is sqlite; set the driver or leave the key out")
+			}
+			b.forget(key)
 		}
 		return o
 	}

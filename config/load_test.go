@@ -11,7 +11,6 @@ import (
 
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/queue/worker"
-	"github.com/hipq/hipq/schema"
 )
 
 // workFlags are flags like a command's.
@@ -61,32 +60,6 @@ func TestPrecedence(t *testing.T) {
 			dbtest.Same(t, diff(c.want, got.Worker), "", "(-want +got)")
 		})
 	}
-}
-
-// TestEnvironment: each setting can come from the environment, by its documented name.
-func TestEnvironment(t *testing.T) {
-	got := dbtest.Must(load(t, minimal+"timezone: UTC\n", environment(
-		"HIPQ_NAME", "other",
-		"HIPQ_TABLES", "x_{instance}_{queue}",
-		"HIPQ_TIMEZONE", "Europe/Paris",
-		"HIPQ_DATABASE_DRIVER", "sqlite",
-		"HIPQ_DATABASE_PATH", "other.db",
-		"HIPQ_DATABASE_MODE", "0640",
-		"HIPQ_WORKER_CONCURRENCY", "9",
-		"HIPQ_WORKER_BATCH", "8",
-		"HIPQ_WORKER_RUN_FOR", "7s",
-		"HIPQ_WORKER_LINGER", "1",
-		"HIPQ_WORKER_POLL", "100ms",
-		"HIPQ_WORKER_LOCK_FOR", "6m",
-		"HIPQ_WORKER_GRACE", "5s",
-		"HIPQ_ACTIVITY_KEEP", "4w",
-	), nil))(t)
-	want := *got
-	want.Name, want.Tables, want.ActivityKeep = "other", "x_{instance}_{queue}", 4*week
-	want.Database = schema.Options{Driver: "sqlite", Path: filepath.Join(filepath.Dir(got.File), "other.db"), Mode: 0o640}
-	want.Worker = worker.Options{Concurrency: 9, Batch: 8, RunFor: 7 * time.Second, Linger: true, Poll: 100 * time.Millisecond, LockFor: 6 * time.Minute, Grace: 5 * time.Second}
-	dbtest.Same(t, diff(&want, got), "", "(-want +got)")
-	dbtest.Ensure(t, got.Location.String() == "Europe/Paris" && got.Queues[0].Location == got.Location, "the time zone is %s", got.Location)
 }
 
 func TestDSN(t *testing.T) {
