@@ -45,7 +45,9 @@ func (c *checker) limits(path string, l monitor.Limits, kind string) {
 }
 
 // limitKinds are the types of limits' values. Times are in seconds.
-var limitKinds = map[string]reflect.Type{"part": reflect.TypeFor[float64](), "count": reflect.TypeFor[int](), "time": reflect.TypeFor[time.Duration]()}
+var limitKinds = map[string]reflect.Type{
+	"part": reflect.TypeFor[float64](), "count": reflect.TypeFor[int](), "time": reflect.TypeFor[time.Duration](),
+}
 
 func (c *checker) readLimit(text, kind string) (float64, error) {
 	if text == off {

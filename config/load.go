@@ -42,7 +42,9 @@ func read(o LoadOptions) (*Config, *checker, error) {
 			env[name] = value
 		}
 	}
-	c := &checker{origin: map[string]string{}, refused: map[string]bool{}, unsure: map[string]bool{}, words: map[string]bool{}, from: map[string]string{}}
+	c := &checker{
+		origin: map[string]string{}, refused: map[string]bool{}, unsure: map[string]bool{}, words: map[string]bool{}, from: map[string]string{},
+	}
 	c.variables(env)
 	file, data, shared, err := find(o.File, o.Dir, env)
 	if err != nil {

@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -79,9 +80,10 @@ func (c *checker) section(p spot, into reflect.Value) {
 		case f.Type.Kind() == reflect.Map:
 			c.values(at, value, field, f.Tag)
 		case i < len(p.defaults):
-			c.single(at, value, field, f.Tag+reflect.StructTag(` limit:"`+p.limit+`"`), outer, p.defaults[i])
+			tag := reflect.StructTag(fmt.Sprintf(` default:%q limit:%q`, p.defaults[i], p.limit))
+			c.single(at, value, field, f.Tag+tag, outer)
 		default:
-			c.single(at, value, field, f.Tag, outer, f.Tag.Get("default"))
+			c.single(at, value, field, f.Tag, outer)
 		}
 	}
 	if len(p.content) == 0 || len(c.errs) > before {
@@ -248,7 +250,8 @@ func (c *checker) values(at string, value any, into reflect.Value, tag reflect.S
 }
 
 // single reads a single value.
-func (c *checker) single(at string, value any, into reflect.Value, tag reflect.StructTag, outer outside, otherwise string) {
+func (c *checker) single(at string, value any, into reflect.Value, tag reflect.StructTag, outer outside) {
+	otherwise := tag.Get("default")
 	if words := strings.Fields(tag.Get("words")); otherwise == "" && into.IsZero() && len(words) > 0 {
 		otherwise = words[0]
 	}

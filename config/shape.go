@@ -51,7 +51,8 @@ type shape struct {
 func defaultShape() *shape {
 	t := job.DefaultType("")
 	return &shape{
-		Tables: schema.DefaultTemplate, Worker: workerSection(worker.DefaultOptions), Timeout: t.Timeout, Retry: retrySection(t.Retry), Priority: t.Priority,
+		Tables: schema.DefaultTemplate, Worker: workerSection(worker.DefaultOptions),
+		Timeout: t.Timeout, Retry: retrySection(t.Retry), Priority: t.Priority,
 	}
 }
 

@@ -79,8 +79,8 @@ func (c *checker) variables(env map[string]string) {
 // sectionOf is the top-level key, other than a list, that a variable seems to belong to.
 func sectionOf(name string) (key string, ok bool) {
 	for _, f := range fieldsOf(reflect.TypeFor[shape]()) {
-		key, kind := f.Tag.Get("key"), f.Type.Kind()
-		if name == variable(key) && kind != reflect.Slice || strings.HasPrefix(name, variable(key)+"_") && (kind == reflect.Struct || kind == reflect.Pointer) {
+		key, isSection := f.Tag.Get("key"), f.Type.Kind() == reflect.Struct || f.Type.Kind() == reflect.Pointer
+		if name == variable(key) && f.Type.Kind() != reflect.Slice || isSection && strings.HasPrefix(name, variable(key)+"_") {
 			return key, true
 		}
 	}
