@@ -140,7 +140,9 @@ func (a *app) offer(c *cobra.Command, args []string, word string, of offers) (al
 	ctx, cancel := context.WithTimeout(c.Context(), offersWithin)
 	defer cancel()
 	l := lookUp{ctx, c, args}
-	loaded, err := config.Load(config.LoadOptions{File: a.configFile}) // without flags, because one may be incomplete
+	loaded, err := await(ctx, func() (*config.Config, error) {
+		return config.Load(config.LoadOptions{File: a.configFile}) // without flags, because one may be incomplete
+	})
 	if err != nil {
 		return nil
 	}

@@ -14,10 +14,10 @@ import (
 )
 
 const doctorLong = `Checks the surroundings of hipq: file permissions, the disk, this user's crontab lines or systemd
-timers, handlers, the database and its version, each node of the DSN, clocks, packet size, durability, what sessions of
-applications and other users of the host may do, privileges, the tables and their sizes, the index for due jobs, and
-whether workers run. It lists errors first, then warnings about what could be safer, each with a remedy, and last what
-is fine. --json prints the result of every check.
+timers, handlers, the database and its version, each node of the DSN, clocks, isolation, time zones, packet size,
+durability, what sessions of applications and other users of the host may do, privileges, the tables and their sizes,
+the index for due jobs, and whether workers run. It lists errors first, then warnings about what could be safer, each
+with a remedy, and last what is fine. --json prints the result of every check.
 
 Run it as the user of the crontab, because it sees only what its own user sees. It changes nothing and may be repeated.
 To check the config itself, run hipq config check. A check that can't run, or doesn't end within --timeout, is unknown.

@@ -148,6 +148,7 @@ func (b builder) mode(path, text string) fs.FileMode {
 	if err != nil || n&0o600 != 0o600 || n&0o113 != 0 {
 		b.refuse(path, "%s is not a mode for a database file; write 0600, 0640 or 0660", shown(text))
 	}
+	b.show(path, fmt.Sprintf("%04o", n), b.from[path])
 	return fs.FileMode(n)
 }
 

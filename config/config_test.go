@@ -266,3 +266,13 @@ func TestRoomOfStreams(t *testing.T) {
 		dbtest.Same(t, c.Queues[0].Types[0].StartTimeout, want.start, handler)
 	}
 }
+
+// TestKeysWithoutValues: they are as if they were not there.
+func TestKeysWithoutValues(t *testing.T) {
+	for _, handler := range []string{
+		"{exec: , http: {url: https://x}}", "{exec: , stream: [x]}", "{exec: [], stream: [x]}", "{exec: [x], stream: []}", "{exec: [x], processes: }",
+	} {
+		_, err := load(t, "name: shop\nstrict_types: true\nqueues: [{name: q, strict_types: , job_types: [{name: '*', handler: "+handler+"}]}]", nil, nil)
+		dbtest.OK(t, err)
+	}
+}

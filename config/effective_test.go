@@ -82,7 +82,7 @@ alert: {failed: {warning: 7}, run_p95: {critical: 90s}}
 		"queues.emails.job_types.send.handler.exec":           "[curl ***], FILE:16",
 		"queues.emails.job_types.send.handler.dir":            "DIR/sub, FILE:16",
 		"queues.emails.job_types.send.handler.env":            "<nil>, default",
-		"queues.emails.job_types.send.handler.umask":          "27, FILE:16",
+		"queues.emails.job_types.send.handler.umask":          "0027, FILE:16",
 		"queues.emails.job_types.send.handler.dash_arguments": "true, FILE:16",
 		"queues.emails.job_types.send.handler.user":           "<nil>, default",
 		"queues.emails.job_types.send.handler.limits.memory":  "<nil>, default",

@@ -114,6 +114,7 @@ func (b builder) umask(path, text string) *fs.FileMode {
 	if err != nil {
 		b.refuse(path, "%s is not a umask; write octal digits, such as 0027", shown(text))
 	}
+	b.show(path, fmt.Sprintf("%04o", n), b.from[path])
 	return new(fs.FileMode(n))
 }
 

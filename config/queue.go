@@ -76,7 +76,7 @@ func (b builder) queue(path string, s queueSection) Queue {
 	if !q.HasAllTypes() {
 		return q
 	}
-	if q.StrictTypes = false; s.StrictTypes && b.lines[path+".strict_types"] > 0 {
+	if q.StrictTypes = false; s.StrictTypes && b.from[path+".strict_types"] != b.from["strict_types"] {
 		b.refuse(path+".strict_types", "is true, but the job type %s stands for all types, so the queue refuses none", job.AllTypes)
 	}
 	_, asks := q.RetryHandlers[job.AllTypes]

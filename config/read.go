@@ -54,7 +54,7 @@ func (c *checker) section(p spot, into reflect.Value) {
 		value, given := p.content[key]
 		optional := f.Type.Kind() == reflect.Pointer
 		if of != "" && !slices.Contains(strings.Fields(of), p.kind) && f.Type.Kind() != reflect.Struct {
-			c.ofOthers(at, of, p.kind, given, optional)
+			c.ofOthers(at, of, p.kind, hasValue(value), optional)
 			continue
 		}
 		switch {
@@ -117,14 +117,24 @@ func (c *checker) unknownKeys(path string, content map[string]any, t reflect.Typ
 	}
 }
 
-// handlerKind is the kind of a handler's section, also if that isn't as it should be.
+// handlerKind is the kind of a handler's section, also if that isn't as it should be: one with a value, else one that is empty.
 func handlerKind(content map[string]any) string {
-	for _, kind := range []string{"exec", "stream", "http"} {
+	kinds := []string{"exec", "stream", "http"}
+	if at := slices.IndexFunc(kinds, func(kind string) bool { return hasValue(content[kind]) }); at >= 0 {
+		return kinds[at]
+	}
+	for _, kind := range kinds {
 		if _, given := content[kind]; given {
 			return kind
 		}
 	}
 	return "exec"
+}
+
+// hasValue says whether a key's value is something else than none or an empty list.
+func hasValue(value any) bool {
+	list, is := value.([]any)
+	return value != nil && !(is && len(list) == 0)
 }
 
 // ofOthers refuses a key for other kinds of handler.

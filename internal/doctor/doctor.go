@@ -115,6 +115,8 @@ func checks(driver string) []check {
 		{"nodes", lookAtNodes, mysql},
 		{"node_clocks", lookAtNodeClocks, mysql},
 		{"clock", lookAtClock, ""},
+		{"isolation", lookAtIsolation, ""},
+		{"time_zone", lookAtZone, ""},
 		{"packet", lookAtPacket, mysql},
 		{"sysdate", lookAtSysdate, mysql},
 		{"insert_id", lookAtInsertID, mysql},

@@ -96,7 +96,7 @@ func TestExamine(t *testing.T) {
 		db := dbtest.Open(t, driver, source, "emails")
 		found := examine(t.Context(), t, driver, source, Options{})
 		for _, name := range []string{
-			"config", "database", "clock", "rights_worker", "tables", "sizes",
+			"config", "database", "clock", "isolation", "time_zone", "rights_worker", "tables", "sizes",
 		} {
 			want(t, found[name], OK, "", "")
 		}

@@ -54,8 +54,8 @@ func lookAtDatabase(ctx context.Context, p *patient) Finding {
 // serverVariables are the server variables that the checks need, from hipq's connection, and the global
 // idle_transaction_timeout, which hipq sets in its own sessions. No server has all.
 func serverVariables(ctx context.Context, db *schema.DB) (map[string]string, error) {
-	const session = "SHOW VARIABLES WHERE Variable_name IN ('version', 'wsrep_on', 'wsrep_sync_wait'," +
-		" 'max_allowed_packet', 'log_bin', 'sync_binlog', 'innodb_flush_log_at_trx_commit'," +
+	const session = "SHOW VARIABLES WHERE Variable_name IN ('version', 'wsrep_on', 'wsrep_sync_wait', 'tx_isolation', 'transaction_isolation'," +
+		" 'time_zone', 'max_allowed_packet', 'log_bin', 'sync_binlog', 'innodb_flush_log_at_trx_commit'," +
 		" 'innodb_flush_method', 'innodb_doublewrite', 'innodb_autoinc_lock_mode', 'socket')"
 	all := map[string]string{}
 	const global = "SHOW GLOBAL VARIABLES LIKE 'idle_transaction_timeout'"
@@ -92,6 +92,24 @@ func lookAtClock(ctx context.Context, p *patient) Finding {
 			but("have NTP set both clocks (timedatectl set-ntp true)")
 	}
 	return found(OK, fmt.Sprintf("this host's and the database's are the same, give or take %s", max(off, after.Sub(before), time.Second).Round(time.Second)))
+}
+
+func lookAtIsolation(_ context.Context, p *patient) Finding {
+	if p.isSQLite() {
+		return found(OK, "one writer at a time")
+	}
+	is := cmp.Or(p.variables["transaction_isolation"], p.variables["tx_isolation"])
+	if is != "READ-COMMITTED" {
+		return found(Wrong, "hipq's connections use "+is+", but need READ-COMMITTED").but("make sure that no proxy between hipq and the server changes the session")
+	}
+	return found(OK, is)
+}
+
+func lookAtZone(_ context.Context, p *patient) Finding {
+	if zone := p.variables["time_zone"]; !p.isSQLite() && zone != "+00:00" {
+		return found(Wrong, "hipq's connections use "+zone+", but need UTC").but("make sure that no proxy between hipq and the server changes the session")
+	}
+	return found(OK, "times in tables are UTC, the config's zone is "+p.Config.Location.String())
 }
 
 // leastPacket is the packet that a server must accept: results and errors of up to 1 MiB each, which quoting may double.

@@ -47,7 +47,7 @@ const measured = `
 3 enqueue --ndjson DIR/jobs
 3 status: counts up to 10,000 jobs of each status
 3 status --exact: counts all jobs
-3 doctor
+3 doctor: when measured, it still read SQLite files below 256 MiB for the sizes of tables
 5 jobs
 3 jobs --state due: may sort up to 20,000 ids
 3 jobs --state scheduled: may sort up to 20,000 ids

@@ -259,8 +259,11 @@ func (q *Queue) letInOverlooked(ctx context.Context) (more bool, err error) {
 				Shard int
 				Part  string
 			}
-			err := tx.GetContext(ctx, &next, "SELECT shard, part FROM "+q.table+" "+q.ClaimIndex()+" WHERE status = 'throttled' AND part <> 'line'"+
-				" AND (shard > ? OR shard = ? AND part > ?) ORDER BY shard, part LIMIT 1", at.shard, at.shard, at.group)
+			query := "SELECT shard, part FROM " + q.table + " " + q.ClaimIndex() + " WHERE status = 'throttled' AND part <> 'line' AND"
+			err := tx.GetContext(ctx, &next, query+" shard = ? AND part > ? ORDER BY shard, part LIMIT 1", at.shard, at.group)
+			if errors.Is(err, sql.ErrNoRows) { // a statement of its own, because SQLite has no range for both
+				err = tx.GetContext(ctx, &next, query+" shard > ? ORDER BY shard, part LIMIT 1", at.shard)
+			}
 			if errors.Is(err, sql.ErrNoRows) {
 				at = shardGroup{}
 				break

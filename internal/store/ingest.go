@@ -20,6 +20,15 @@ const ingestMax = 500
 // ingest completes rows inserted by plain SQL, applies windows, and logs the jobs. It rejects invalid rows. more is true
 // after a full batch. If it had to leave the whole batch, those rows wait for the next poll.
 func (q *Queue) ingest(ctx context.Context, w workers.Worker) (more bool, err error) {
+	more, err = q.ingestSome(ctx, w, true)
+	if engine.IsLockTimeout(err) { // another transaction may hold what an invalid row needs
+		more, err = q.ingestSome(ctx, w, false)
+	}
+	return more, texts.Wrap(err, "take in rows of %s", q.Name)
+}
+
+// ingestSome ingests one batch. It rejects invalid rows, or leaves them for later.
+func (q *Queue) ingestSome(ctx context.Context, w workers.Worker, reject bool) (more bool, err error) {
 	err = q.db.SQL.TxInParts(ctx, nil, func(tx *engine.Tx) error {
 		var found []*job.Job
 		if err := tx.Read(ctx, q.inserted(tx, &found)); err != nil {
@@ -37,7 +46,7 @@ func (q *Queue) ingest(ctx context.Context, w workers.Worker) (more bool, err er
 			}
 			entries = append(entries, q.Entry(j, activity.Added))
 		}
-		if err := q.logAs(ctx, tx, w, entries); err != nil {
+		if err := q.logAs(ctx, tx, w, entries); err != nil || !reject {
 			return err
 		}
 		invalid, err := q.withFreeKeys(ctx, tx, invalid)
@@ -47,7 +56,7 @@ func (q *Queue) ingest(ctx context.Context, w workers.Worker) (more bool, err er
 		more = more || len(found) == ingestMax && len(invalid) > 0
 		return q.Reject(ctx, tx, w, invalid...)
 	})
-	return more, texts.Wrap(err, "take in rows of %s", q.Name)
+	return more, err
 }
 
 // inserted is the query for rows inserted by plain SQL. It reads data, which may be large, only if texts may have any bytes.

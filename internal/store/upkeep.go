@@ -131,12 +131,15 @@ func (q *Queue) otherMayStart(ctx context.Context, ofTypes string, args []any) (
 // heldMost is among how many held jobs a poll looks for its types. If all are others', it assumes that more follow.
 const heldMost = 8
 
-// pacer says when this process may do something again; next is in nanoseconds since 1970.
-type pacer struct{ next atomic.Int64 }
+// pacer says when this process may do something again, whatever the host's clock does meanwhile.
+type pacer struct{ next atomic.Pointer[time.Time] }
 
-func (p *pacer) isDue() bool { return time.Now().UnixNano() >= p.next.Load() }
+func (p *pacer) isDue() bool {
+	next := p.next.Load()
+	return next == nil || !time.Now().Before(*next)
+}
 
-func (p *pacer) rest(d time.Duration) { p.next.Store(time.Now().Add(d).UnixNano()) }
+func (p *pacer) rest(d time.Duration) { p.next.Store(new(time.Now().Add(d))) }
 
 // restAfter is how long a search rests that has read so many rows: it reads some 200 a second.
 func restAfter(rows int) time.Duration {

@@ -90,6 +90,8 @@ func (v *view) When(j *job.Job) template.HTML {
 	switch shown(j) {
 	case "due", "scheduled", "held":
 		t = j.ScheduledRunTime
+	case "running":
+		t = j.StartTime
 	}
 	return v.Ago(t)
 }

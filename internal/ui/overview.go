@@ -133,9 +133,8 @@ type workersPage struct {
 	Last  *workers.Row
 	// Clock is the database's time.
 	Clock time.Time
-	// Jobs are jobs that run, the one that has run longest first. AllJobs says that there are no others.
-	Jobs    []*job.Job
-	AllJobs bool
+	// Jobs are the jobs that run, the one that has run longest first.
+	Jobs []*job.Job
 }
 
 // Of are the jobs that a worker runs.
@@ -148,23 +147,18 @@ func (p workersPage) Of(workerID string) (jobs []*job.Job) {
 	return jobs
 }
 
-// runningMost is how many running jobs of a queue a page shows.
-const runningMost = 200
-
 // working has the workers and what they do.
-func (v *view) working(queues []*queue.Queue, within time.Duration) (p workersPage, err error) {
+func (v *view) working(queues []*queue.Queue) (p workersPage, err error) {
 	if p.Hosts, p.Last, err = v.hosts(); err == nil {
 		p.Clock, err = v.DB.SQL.Clock(v.r.Context())
 	}
-	p.AllJobs = true
 	for _, q := range queues {
 		if err != nil {
 			return p, err
 		}
-		var list admin.List
-		by := admin.Filter{Status: admin.Running, Limit: runningMost}
-		list, err = admin.Of(q).Page(v.r.Context(), by, admin.PageOptions{Oldest: true, Within: within, Ranges: &v.ranges})
-		p.Jobs, p.AllJobs = append(p.Jobs, list.Jobs...), p.AllJobs && list.Next == ""
+		var jobs []*job.Job
+		jobs, err = admin.Of(q).Running(v.r.Context())
+		p.Jobs = append(p.Jobs, jobs...)
 	}
 	slices.SortStableFunc(p.Jobs, func(a, b *job.Job) int { return a.StartTime.Compare(b.StartTime) })
 	return p, err
@@ -175,7 +169,7 @@ func (s *Server) workers(v *view) error {
 	if err != nil {
 		return err
 	}
-	p, err := v.working(queues, s.looks.page)
+	p, err := v.working(queues)
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/monitor"
@@ -27,8 +26,8 @@ type reportPage struct {
 	Schedules         []Schedule
 }
 
-// kindsOfQueue is how many kinds of failures of each queue a report has, and lookMost how long it looks for a queue's running jobs.
-const kindsOfQueue, lookMost = 10, 10 * time.Second
+// kindsOfQueue is how many kinds of failures of each queue a report has.
+const kindsOfQueue = 10
 
 // WriteReport writes a report as a page that needs no server, no network and no script. Without a verdict it is about a past hour.
 // Texts of jobs and errors are escaped, and cut if they are long.
@@ -78,7 +77,7 @@ func (v *view) fill(p *reportPage) error {
 		})
 		page.have(causes)
 	}
-	if p.Workers, err = v.working(queues, lookMost); err != nil {
+	if p.Workers, err = v.working(queues); err != nil {
 		return err
 	}
 	p.Schedules, err = v.Schedules(ctx)
@@ -115,18 +114,23 @@ func (p reportPage) Now() string {
 	if p.Health == nil || p.Idle() && !p.Measured {
 		return ""
 	}
-	return atLeast(int64(len(p.Workers.Jobs)), p.Workers.AllJobs)
+	return texts.Thousands(len(p.Workers.Jobs))
 }
 
 // anchor finds links. They don't nest.
 var anchor = texts.Pattern(`(?s)<a([^>]*) href="([^"]*)"([^>]*)>(.*?)</a>`)
 
-// alone is a page in which links to what it doesn't have are texts.
+// alone is a page in which links to what it doesn't have are texts, and those to a part that it doesn't have go to the section of such
+// parts.
 func alone(page string) string {
 	return anchor().ReplaceAllStringFunc(page, func(link string) string {
 		parts := anchor().FindStringSubmatch(link)
-		if id, inside := strings.CutPrefix(parts[2], "#"); inside && strings.Contains(page, ` id="`+id+`"`) {
-			return link
+		id, inside := strings.CutPrefix(parts[2], "#")
+		section, _, _ := strings.Cut(id, "-")
+		for _, to := range []string{id, section} {
+			if inside && strings.Contains(page, ` id="`+to+`"`) {
+				return "<a" + parts[1] + ` href="#` + to + `"` + parts[3] + ">" + parts[4] + "</a>"
+			}
 		}
 		return "<span" + parts[1] + parts[3] + ">" + parts[4] + "</span>"
 	})

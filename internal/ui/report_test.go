@@ -34,10 +34,10 @@ func (d *desk) fill(text string) {
 		d.exec("DELETE FROM shop_" + table)
 	}
 	d.exec("INSERT INTO shop_queues (queue) VALUES ('emails')")
-	for n, status := range []string{"failed", "scheduled", "running", "finished"} {
+	for n, status := range []string{"failed", "scheduled", "running", "finished", "awaiting"} {
 		for k := range 25 {
 			var wake any
-			if status == "scheduled" {
+			if status == "scheduled" || status == "awaiting" {
 				wake = stamp(now.Add(time.Hour))
 			}
 			d.exec("INSERT INTO shop_emails (job_type, job_key, status, wake_time, scheduled_run_time, start_time, update_time, timeout, priority, throttle_factor, time_windows, attempt, error,"+

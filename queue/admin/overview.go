@@ -309,6 +309,13 @@ func (q *Queue) HasType(ctx context.Context, jobType string) (has bool, err erro
 	return has, texts.Wrap(db.GetContext(ctx, &has, query, jobType), "look for jobs of %s", q.s.Name)
 }
 
+// Running returns the jobs whose handlers run, without their data. There are no more than slots.
+func (q *Queue) Running(ctx context.Context) (jobs []*job.Job, err error) {
+	rest := q.s.ClaimIndex() + " WHERE status IN ('running', 'answered')"
+	err = q.s.DB().SQL.Read(ctx, q.s.Jobs(listColumns, rest, nil, func(j *job.Job) { jobs = append(jobs, j) }))
+	return jobs, texts.Wrap(err, "read the running jobs of %s", q.s.Name)
+}
+
 // InRetry has the types of the jobs that are in an attempt after a failed one, or whose failure is to be decided about.
 func (q *Queue) InRetry(ctx context.Context) (types []string, err error) {
 	query := "SELECT DISTINCT job_type FROM " + q.s.Table() + " " + q.s.ClaimIndex() +

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
@@ -13,8 +14,8 @@ import (
 )
 
 // walked is how many IDs newest walks at first, and walkStep is up to how many one query walks. fewest is how many entries of an index
-// are always few enough to sort.
-const walked, walkStep, fewest = 2000, 50_000, 20_000
+// are always few enough to sort. typesAtOnce is how many types a statement may name, because a database takes no more parameters.
+const walked, walkStep, fewest, typesAtOnce = 2000, 50_000, 20_000, 10_000
 
 // newest returns the IDs of selected jobs, newest first; most 0 means all. An index has a status or a type, but not in the order of
 // IDs: it costs what it has, and a walk through the IDs what it passes. So the walk goes on only while the index has more.
@@ -25,8 +26,16 @@ func (q *Queue) newest(ctx context.Context, by Filter, most int) (ids []int64, e
 		if err != nil || len(names) == 0 {
 			return nil, err
 		}
-		w.And("job_type IN "+engine.In(len(names)), engine.Args(names)...)
-		return q.ids(ctx, w, q.s.Index("live"), most)
+		for some := range slices.Chunk(names, typesAtOnce) {
+			own := w.Clone()
+			own.And("job_type IN "+engine.In(len(some)), engine.Args(some)...)
+			found, err := q.ids(ctx, own, q.s.Index("live"), most)
+			if ids = append(ids, found...); err != nil {
+				return nil, err
+			}
+		}
+		slices.SortFunc(ids, func(a, b int64) int { return cmp.Compare(b, a) })
+		return ids[:min(len(ids), cmp.Or(most, len(ids)))], nil
 	}
 	if by.Key != "" || by.Among == 0 && (most == 0 || most > fewest) && hint != "" {
 		return q.ids(ctx, w, hint, most)

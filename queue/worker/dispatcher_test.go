@@ -188,7 +188,7 @@ func TestSlotsLeftDelayNoClaim(t *testing.T) {
 	enough := errors.New("enough")
 	_, err := w.live(t.Context(), func() error {
 		s := w.slots
-		s.host.slots, s.claimedAt, s.spareSince = 1, time.Now().Add(-time.Minute), time.Now().Add(-slotsEvery)
+		s.host.slots, s.claimedAt, s.spareSince = 1, time.Now().Add(-time.Minute), time.Now().Add(-leaveAfter)
 		s.balance()
 		dbtest.OK(t, (<-w.landed)())
 		dbtest.Same(t, s.host.slots, 0, "slots")

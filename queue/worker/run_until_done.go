@@ -116,15 +116,17 @@ func (s *service) run(ctx context.Context, most int) (started int, err error) {
 		done, failed := Run(ctx, p)
 		s.renewed(over, 0)
 		s.mu.Lock()
-		defer s.mu.Unlock()
 		s.sum = Summary{
 			Started: s.sum.Started + done.Started, Finished: s.sum.Finished + done.Finished, Errors: s.sum.Errors + done.Errors,
 			Lost: s.sum.Lost + done.Lost,
 		}
+		s.mu.Unlock()
 		select {
 		case <-over: // the next run has begun
 			if failed != nil && s.ends(failed) {
+				s.mu.Lock()
 				s.late = errors.Join(s.late, failed)
+				s.mu.Unlock()
 			} else if failed != nil {
 				s.Log.Warn("the worker could not end in order", "error", failed)
 			}

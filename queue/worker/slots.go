@@ -40,10 +40,11 @@ type slots struct {
 }
 
 const (
-	// slotsEvery is the least time between two claims, and how long slots are spare before they are left.
+	// slotsEvery is the least time between two claims.
 	slotsEvery = 100 * time.Millisecond
-	// claimEvery is how often a worker asks again for slots that others held.
-	claimEvery = 250 * time.Millisecond
+	// leaveAfter is how long slots are spare before they are left, and claimEvery is how often a worker asks again for slots that
+	// others held: so a free slot waits for a job for their sum at most.
+	leaveAfter, claimEvery = 150 * time.Millisecond, 150 * time.Millisecond
 )
 
 // newLane makes a lane; the lane of all jobs has none around it.
@@ -122,7 +123,7 @@ func (s *slots) due(wants map[*lane]int) time.Duration {
 	case s.spareSince.IsZero():
 		s.spareSince = time.Now()
 	}
-	return min(until, time.Until(s.spareSince.Add(slotsEvery)))
+	return min(until, time.Until(s.spareSince.Add(leaveAfter)))
 }
 
 // balance claims the slots that sources could use, and leaves the others to the host's other workers. It tells them when this
