@@ -23,18 +23,19 @@ var inGBK = []string{`€'), (DATABASE()) -- `, `€"), (DATABASE()) -- `, "¬')
 
 // TestCharacterSetIsOurOwn: texts stay texts, whatever character set the server or a DSN gives a connection.
 func TestCharacterSetIsOurOwn(t *testing.T) {
-	source := dbtest.MySQL(t)
+	source := dbtest.OwnMySQL(t, "--init-connect=SET NAMES gbk")
 	root := dbtest.Open(t, "mysql", source, "emails")
 	cfg := dbtest.Must(mysql.ParseDSN(source))(t)
 	// the server skips init_connect for an administrator
 	cfg.User, cfg.Passwd = "hipq_gbk", "secret"
 	for _, statement := range []string{
 		"CREATE USER IF NOT EXISTS hipq_gbk@'%' IDENTIFIED BY 'secret'", "GRANT ALL ON " + cfg.DBName + ".* TO hipq_gbk@'%'",
-		"SET GLOBAL init_connect = 'SET NAMES gbk'",
 	} {
 		dbtest.Exec(t, root.SQL, statement)
 	}
-	t.Cleanup(func() { _, _ = root.SQL.Exec("SET GLOBAL init_connect = ''") })
+	var sent string
+	dbtest.OK(t, root.SQL.GetContext(t.Context(), &sent, "SELECT @@init_connect"))
+	dbtest.Same(t, sent, "SET NAMES gbk", "what the server does with a connection")
 	for _, options := range []string{"", "?charset=utf8mb4", "?collation=utf8mb4_general_ci"} {
 		wantTexts(t, cfg.FormatDSN()+options)
 	}
