@@ -493,7 +493,7 @@ func TestTools(t *testing.T) {
 	b.open(s.base + "/queues/emails/types?type=exit+status+1")
 	b.wait(`document.querySelector(".slots g")`)
 	value[bool](b, `document.querySelector(".slots g rect").dispatchEvent(new PointerEvent("pointerover", { bubbles: true }))`)
-	b.waitFor("90 finished")
+	b.waitFor("finished 90")
 }
 
 // TestSearch: from each page, / leads to a search over all queues, which can be stopped.
