@@ -134,7 +134,7 @@ func handlerKind(content map[string]any) string {
 // hasValue says whether a key's value is something else than none or an empty list.
 func hasValue(value any) bool {
 	list, is := value.([]any)
-	return value != nil && !(is && len(list) == 0)
+	return value != nil && (!is || len(list) > 0)
 }
 
 // ofOthers refuses a key for other kinds of handler.
