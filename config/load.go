@@ -68,7 +68,7 @@ func read(o LoadOptions) (*Config, *checker, error) {
 	return config, c, errors.Join(c.errs...)
 }
 
-// layers puts what the environment and the flags say in the place of what the file says. Empty variables don't count.
+// layers puts what the environment and the flags say over what the file says. Empty variables don't count.
 func (c *checker) layers(content map[string]any, env map[string]string, flags *pflag.FlagSet) {
 	v := viper.New()
 	for _, key := range settings() {
