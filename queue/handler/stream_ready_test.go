@@ -57,7 +57,7 @@ func TestStreamReady(t *testing.T) {
 		"twice":                                       {answers(ready + ";" + ready), 0, [][]int{{100}, {}}, ""},
 		"a log line":                                  {answers(`echo '{"ready": true, "at": 1}'`), 0, [][]int{{}, {}}, "{\"ready\": true, \"at\": 1}\n"},
 		"not ready":                                   {answers(`echo '{"ready": false}'`), 0, [][]int{{}, {}}, "{\"ready\": false}\n"},
-		"a second program, which takes as long again": {strings.ReplaceAll(answers(ready), "done", "exit; done"), 0, [][]int{{100}, {160, 100}}, ""},
+		"a second program, which takes as long again": {strings.ReplaceAll(answers("sleep 1; "+ready), "done", "exit; done"), 0, [][]int{{100}, {160, 100}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
