@@ -157,3 +157,14 @@ func TestReportTells(t *testing.T) {
 	}
 	dbtest.Same(t, cmp.Diff([]string{"No job has run yet", "Schedules"}, headings(d.report("nightly", false))), "", "empty (-want +got)")
 }
+
+// TestAlone: a link goes to the part that it names, else to the section of such parts, else it is a text.
+func TestAlone(t *testing.T) {
+	const page = `<h2 id="queues"></h2><h3 id="queues-emails"></h3>`
+	for link, want := range map[string]string{
+		`<a class="x" href="#queues-emails">a</a>`: `<a class="x" href="#queues-emails">a</a>`, `<a href="#queues-sms">b</a>`: `<a href="#queues">b</a>`,
+		`<a href="#failures">c</a>`: `<span>c</span>`, `<a href="/queues/emails" id="n">d</a>`: `<span id="n">d</span>`,
+	} {
+		dbtest.Same(t, ui.Alone(page+link), page+want)
+	}
+}
