@@ -17,7 +17,7 @@ type PurgeOptions struct {
 	Force bool
 	// DryRun counts what would be deleted.
 	DryRun bool
-	// OnDeleted, if set, gets the number deleted so far after each batch.
+	// OnDeleted, if set, gets the number deleted, or counted, so far after each batch.
 	OnDeleted func(deleted int64)
 }
 
@@ -89,6 +89,7 @@ func (l *Log) purgeHour(ctx context.Context, o PurgeOptions, from, to time.Time,
 	}
 	if goes {
 		r.Deleted += n
+		o.Tell(r.Deleted)
 		return nil
 	}
 	r.KeptHours++

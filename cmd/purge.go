@@ -218,7 +218,7 @@ const countLeft = 2 * time.Second
 // count counts what is left to delete, for at most a moment.
 func (p *purging) count(ctx context.Context) (rest purging, err error) {
 	rest = *p
-	rest.options.DryRun, rest.result = true, "left"
+	rest.options.DryRun, rest.options.OnDeleted, rest.result = true, nil, "left"
 	ctx, cancel := context.WithTimeout(ctx, countLeft)
 	defer cancel()
 	if err = rest.run(ctx); err != nil && ctx.Err() != nil {

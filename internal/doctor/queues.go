@@ -55,6 +55,9 @@ func Misnamed(ctx context.Context, db *schema.DB, c *config.Config, err error) (
 	return "", err
 }
 
+// strayMost is up to how many jobs of each status are counted in a queue that no config has.
+const strayMost = 1000
+
 // Strays says which queues have jobs that are not final and are not in the config: no worker with this config runs them.
 func Strays(ctx context.Context, db *schema.DB, c *config.Config) (said []string, err error) {
 	registered, err := admin.Registered(ctx, db)
@@ -70,9 +73,13 @@ func Strays(ctx context.Context, db *schema.DB, c *config.Config) (said []string
 			return nil, unfit
 		}
 		var has admin.Overview
-		has, err = admin.Of(q).Overview(ctx)
+		has, _, err = admin.Of(q).Sketch(ctx, strayMost)
 		if n := has.Due + has.Held + has.Scheduled + has.Locked + has.Running + has.Waiting + has.Error; err == nil && n > 0 {
-			text := fmt.Sprintf("queue %s has %s but is not in this config", o.Name, texts.Count(n, "job"))
+			jobs := texts.Count(n, "job")
+			if n >= strayMost {
+				jobs = admin.AtLeast(strayMost, strayMost) + " jobs"
+			}
+			text := fmt.Sprintf("queue %s has %s but is not in this config", o.Name, jobs)
 			if near := config.Nearest(o.Name, c.QueueNames()); near != "" {
 				text += ": is " + near + " misspelt?"
 			}

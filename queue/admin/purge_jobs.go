@@ -18,7 +18,7 @@ const purgePage = 2000
 type PurgeOptions struct {
 	// DryRun counts what would be deleted, and deletes nothing.
 	DryRun bool
-	// OnDeleted, if set, is called after each batch with the total so far.
+	// OnDeleted, if set, is called after each batch with how many are deleted, or counted, so far.
 	OnDeleted func(deleted int64)
 	// OnKept, if set, is called with each old job that a foreign key or a trigger of the application keeps in the table.
 	OnKept func(id int64, why error)
@@ -29,6 +29,9 @@ type PurgeOptions struct {
 // safe for concurrent use. A job that ended before its run time, because its next attempt was scheduled, may stay until then.
 func (q *Queue) Purge(ctx context.Context, o PurgeOptions) (finished, failed int64, err error) {
 	now, err := q.s.DB().SQL.Clock(ctx)
+	if o.OnDeleted == nil {
+		o.OnDeleted = func(int64) {}
+	}
 	p := purge{Queue: q, PurgeOptions: o, now: now}
 	all := true
 	if err == nil {
@@ -132,6 +135,7 @@ func (p *purge) page(ctx context.Context, after int64) (last int64, err error) {
 func (p *purge) delete(ctx context.Context, status job.Status, ids []any, deleted *int64) error {
 	if p.DryRun {
 		*deleted += int64(len(ids))
+		p.OnDeleted(p.finished + p.failed)
 		return nil
 	}
 	for batch := range slices.Chunk(ids, engine.PurgeBatch) {
@@ -144,9 +148,8 @@ func (p *purge) delete(ctx context.Context, status job.Status, ids []any, delete
 		if err != nil {
 			return fmt.Errorf("delete old jobs: %w", err)
 		}
-		if *deleted += n; p.OnDeleted != nil {
-			p.OnDeleted(p.finished + p.failed)
-		}
+		*deleted += n
+		p.OnDeleted(p.finished + p.failed)
 		if err := p.s.DB().SQL.Breathe(ctx, p.s.DB().Workers(), began); err != nil {
 			return err
 		}
