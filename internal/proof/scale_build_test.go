@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,7 +26,7 @@ type large struct {
 	// engine is what the results name, which notes collects.
 	engine string
 	notes  *[]string
-	// due is how many jobs are due. As many are scheduled; four times as many are final.
+	// due is how many jobs are due. Half as many are scheduled; ten times as many are final.
 	due int
 	// programs and configs by name
 	programs, configs map[string]string
@@ -37,8 +38,11 @@ type large struct {
 }
 
 // sampleOf is the sample of a job by its id, in SQL: 1 succeeded at the second attempt, 2 at the first, 3 failed, 4 is due, 5
-// is scheduled. Of six jobs four are final. Six jobs have 20 entries of activity.
-const sampleOf = "CASE WHEN %[1]s %% 6000 = 0 THEN 3 WHEN %[1]s %% 6 = 0 THEN 2 WHEN %[1]s %% 6 < 4 THEN 1 WHEN %[1]s %% 6 = 4 THEN 4 ELSE 5 END"
+// is scheduled. Of 23 jobs 20 are final, two are due and one is scheduled; they have 65 entries of activity. sampleAt is what is
+// left of an id divided by 23, by the sample; of 10 jobs with that of sample 3 one failed.
+const sampleOf = "CASE WHEN %[1]s %% 230 = 0 THEN 3 WHEN %[1]s %% 23 = 1 THEN 1 WHEN %[1]s %% 23 < 20 THEN 2 WHEN %[1]s %% 23 < 22 THEN 4 ELSE 5 END"
+
+var sampleAt = [...]int{1: 1, 2: 2, 3: 0, 4: 20, 5: 22}
 
 // Most jobs are spread over bulkHours, beginning bulkStart hours ago. zoneJobs are in an hour that purge deletes, and in the
 // one that the monitor counts, so that those have the same work in an instance of any size.
@@ -143,25 +147,39 @@ func (l *large) fill() {
 	l.exec("CREATE INDEX proof_by_job ON proof_activity (job_id, id)")
 	l.exec("CREATE TABLE proof_numbers (n BIGINT PRIMARY KEY)")
 	l.exec("INSERT INTO proof_numbers VALUES (0)")
-	bulk := max(0, 6*l.due-2*zoneJobs)
+	bulk := max(0, l.due/2*23-2*zoneJobs)
 	for n := 1; n < bulk/bulkHours+bulkHours+zoneJobs; n *= 2 {
 		l.exec("INSERT INTO proof_numbers SELECT n + ? FROM proof_numbers", n)
 	}
 	hour := now.Truncate(time.Hour)
-	l.busy, l.first, l.last = hour.Add(-busyStart*time.Hour), 6001, 6000
-	l.hour(hour.Add(-oldStart*time.Hour), now, zoneJobs)
-	l.hour(hour.Add(-bulkStart*time.Hour), now, bulk/bulkHours+bulk%bulkHours)
+	l.busy, l.first, l.last = hour.Add(-busyStart*time.Hour), 231, 230
+	inserts := map[string][]string{}
+	l.hour(inserts, hour.Add(-oldStart*time.Hour), now, zoneJobs)
+	l.hour(inserts, hour.Add(-bulkStart*time.Hour), now, bulk/bulkHours+bulk%bulkHours)
 	for h := 1; h < bulkHours; h++ {
-		l.hour(hour.Add(time.Duration(h-bulkStart)*time.Hour), now, bulk/bulkHours)
+		l.hour(inserts, hour.Add(time.Duration(h-bulkStart)*time.Hour), now, bulk/bulkHours)
 	}
-	l.hour(l.busy, now, zoneJobs)
+	l.hour(inserts, l.busy, now, zoneJobs)
+	var tables sync.WaitGroup
+	for _, list := range inserts { // on a server both at once
+		tables.Go(func() {
+			for _, insert := range list {
+				_, err := l.db.ExecContext(l.t.Context(), insert)
+				dbtest.Ensure(l.t, err == nil, "%v\n%s", err, insert)
+			}
+		})
+		if l.driver == "sqlite" {
+			tables.Wait()
+		}
+	}
+	tables.Wait()
 	for _, table := range []string{"mail", "activity", "numbers"} {
 		l.exec("DROP TABLE proof_" + table)
 	}
 }
 
-// hour adds jobs that come evenly in 50 minutes, and their activity. The keys are UUIDs by that time, like hipq's.
-func (l *large) hour(at, now time.Time, jobs int) {
+// hour adds the statements for jobs that come evenly in 50 minutes, and for their activity. The keys are UUIDs by that time, like hipq's.
+func (l *large) hour(inserts map[string][]string, at, now time.Time, jobs int) {
 	id := fmt.Sprintf("(%d + n)", l.last+1)
 	l.last += jobs
 	divide, join, columns := "/", "CROSS JOIN", "SELECT name FROM pragma_table_info(?)"
@@ -189,7 +207,7 @@ func (l *large) hour(at, now time.Time, jobs int) {
 			}
 			into, from = append(into, c), append(from, value)
 		}
-		l.exec(fmt.Sprintf("INSERT INTO scale_%s (%s) SELECT %s FROM proof_numbers %s proof_%s AS t ON t.%s = %s WHERE n < %d",
+		inserts[table] = append(inserts[table], fmt.Sprintf("INSERT INTO scale_%s (%s) SELECT %s FROM proof_numbers %s proof_%s AS t ON t.%s = %s WHERE n < %d",
 			table, strings.Join(into, ", "), strings.Join(from, ", "), join, table, sample, fmt.Sprintf(sampleOf, id), jobs))
 	}
 }
@@ -203,7 +221,7 @@ func (l *large) content() {
 	dbtest.OK(l.t, json.Unmarshal([]byte(l.hipq("work", "status", "--json")), &status))
 	q, entries := status.Queues[0], column[int](l, "SELECT COUNT(*) FROM scale_activity")[0]
 	for i, got := range []int{q.Due, q.Scheduled, q.Finished + q.Failed, entries} {
-		want := []int{1, 1, 4, 20}[i] * l.due
+		want := []int{2, 1, 20, 65}[i] * (l.due / 2)
 		dbtest.Ensure(l.t, got >= want && got < want+200, "%d instead of %d of: due, scheduled, final, entries: %+v, %d", got, want, q, entries)
 	}
 	for _, ill := range l.doctor() {

@@ -21,16 +21,20 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/monitor"
 )
 
-var scaleTurn = flag.Int("scale.turn", 500_000, "turns of scale: how many jobs are due in the long queue; 10,000 are in the short one")
+var dueFlag = flag.Int("proof.due", 250_000, "turns of scale: how many jobs are due in the long queue; 10,000 are in the short one")
+
+// bytesPerDue is how much space the long queue needs on disk for each due job: for 11.5 jobs, 32.5 entries and some of a log.
+const bytesPerDue = 24_000
 
 // sizes are how many jobs are due in the instances to compare.
 type sizes struct{ small, large int }
 
 // longQueue is a round of scale, which takes a whole turn.
 func longQueue(r *round) {
-	if !r.t.Run("scale", func(t *testing.T) { scale(t, r.turn.engine, sizes{10_000, *scaleTurn}, &r.notes) }) {
+	if !r.t.Run("scale", func(t *testing.T) { scale(t, r.turn.engine, sizes{10_000, *dueFlag}, &r.notes) }) {
 		r.over["commands beside a long queue cost more or failed: the test's output has them"] = true
 	}
 }
@@ -52,7 +56,8 @@ const measured = `
 3 jobs --state due: may sort up to 20,000 ids
 3 jobs --state scheduled: may sort up to 20,000 ids
 3 jobs --state finished: passes the newer jobs that are not over
-5 jobs --state failed
+3 jobs --state finished --limit 5000: passes the newer jobs that are not over
+5 jobs --state failed: may sort up to 20,000 ids
 5 jobs --state running
 5 jobs --type send --since 30d
 5 jobs --type idle
@@ -125,8 +130,10 @@ func scale(t *testing.T, engine string, size sizes, notes *[]string) {
 	if driver == "sqlite" {
 		source = dbtest.SQLite(t)
 	} else {
-		source = dbtest.OwnMySQL(t, "--innodb-buffer-pool-size=1G", "--loose-innodb-log-file-size=1G")
+		source = dbtest.OwnMySQL(t, "--innodb-buffer-pool-size=4G", "--loose-innodb-log-file-size=1G")
 	}
+	disk := dbtest.Must(monitor.DiskOf(dir))(t)
+	dbtest.Require(t, disk.Free > int64(size.large*bytesPerDue), "the long queue needs %d GB, and %s", size.large*bytesPerDue>>30, disk)
 	programs, pair := buildScale(t, dir), [2]*large{}
 	for _, side := range []int{1, 0} {
 		due := size.large
@@ -192,9 +199,9 @@ var jobIn = regexp.MustCompile(`(ID|KEY)(\d)`)
 func (l *large) measure(trace, what, dir string, n int) cost {
 	what = jobIn.ReplaceAllStringFunc(what, func(of string) string {
 		sample := int(of[len(of)-1] - '0')
-		id := (l.first+l.last)/12*6 + []int{0, 1, 6, 0, 4, 5}[sample] + 6*n
+		id := (l.first+l.last)/46*23 + sampleAt[sample] + 23*n
 		if sample == 3 {
-			id = l.last / 6000 * 6000
+			id = l.last / 230 * 230
 		}
 		if strings.HasPrefix(of, "KEY") {
 			return column[string](l, "SELECT job_key FROM scale_mail WHERE id = ?", id)[0]
@@ -204,6 +211,10 @@ func (l *large) measure(trace, what, dir string, n int) cost {
 	args, config := strings.Fields(strings.NewReplacer("DIR", dir, "HOUR", l.busy.Format(time.RFC3339)).Replace(what)), "work"
 	if last := len(args) - 1; last > 0 && args[last-1] == "--config" {
 		args, config = args[:last-1], args[last]
+	}
+	if config != "work" { // workers refuse limits that init hasn't registered
+		l.hipq(config, "init")
+		defer l.hipq("work", "init")
 	}
 	server, rows := l.server()
 	began := time.Now()
