@@ -33,13 +33,13 @@ func (a *app) cancelCommand() *cobra.Command {
 		Long:       cancelLong,
 		Example:    "  hipq cancel emails 41 42\n  hipq cancel emails --type newsletter --dry-run\n  hipq cancel emails 43 --running",
 		SuggestFor: []string{"delete", "remove", "rm", "kill", "abort", "drop"},
-	}, "cancelled", waiting, others, func(_ *cobra.Command, f *operateFlags, o *operation) error {
+	}, "cancelled", waiting, others, func(_ *cobra.Command, o *operation) error {
 		switch {
 		case running:
 			o.stop()
 			return nil
-		case slices.Contains(append(started, admin.Waiting), admin.Status(f.state)):
-			return usagef("--state %s: add --running to cancel jobs that have started", f.state)
+		case slices.Contains(append(started, admin.Waiting), admin.Status(o.state)):
+			return usagef("--state %s: add --running to cancel jobs that have started", o.state)
 		}
 		o.can = admin.CanCancel
 		o.do = func(ctx context.Context, q *admin.Queue, ids []int64, _ []*change) error {

@@ -158,20 +158,6 @@ func (f *filterFlags) resolve(cmd *cobra.Command, i *instance, queues []*queue.Q
 	return since, until, nil
 }
 
-// operateFlags select the jobs that a command changes: by ids, by the filter, or all of a queue.
-type operateFlags struct {
-	filterFlags
-	all, yes, dryRun bool
-}
-
-func (f *operateFlags) add(c *cobra.Command, standings ...admin.Status) {
-	f.filterFlags.add(c, filterOfJobs(0, standings...))
-	c.Flags().Lookup("queue").Usage = "the queue, instead of QUEUE"
-	c.Flags().BoolVar(&f.all, "all", false, "all jobs of the queue that qualify; it asks first")
-	c.Flags().BoolVar(&f.yes, "yes", false, "don't ask before changing the jobs that flags select; required without a terminal")
-	c.Flags().BoolVar(&f.dryRun, "dry-run", false, dryRunUsage)
-}
-
 // standingsNote annotates a command with the statuses that it can change, and a flag with those that it adds.
 const standingsNote = "hipq_standings"
 
@@ -200,62 +186,62 @@ func standingsOf(c *cobra.Command) []admin.Status {
 // operateCommand completes a command that changes jobs. The command changes jobs with the statuses in does. --state also
 // takes those in takes. set defines the change.
 func (a *app) operateCommand(
-	c *cobra.Command, result string, does, takes []admin.Status, set func(cmd *cobra.Command, f *operateFlags, o *operation) error,
+	c *cobra.Command, result string, does, takes []admin.Status, set func(cmd *cobra.Command, o *operation) error,
 ) *cobra.Command {
-	var f operateFlags
+	o := operation{verb: c.Name(), result: result}
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		o, err := f.operation(a, cmd, result, args)
+		err := o.choose(a, cmd, args)
 		if err == nil {
-			err = set(cmd, &f, &o)
+			err = set(cmd, &o)
 		}
 		if err != nil {
 			return err
 		}
 		return a.aboutQueue(cmd, patient, o.queue, func(i *instance, q *queue.Queue) error { return a.operate(cmd, i, q, o) })
 	}
-	f.add(c, append(slices.Clone(does), takes...)...)
+	o.add(c, filterOfJobs(0, slices.Concat(does, takes)...))
+	f := c.Flags()
+	f.Lookup("queue").Usage = "the queue, instead of QUEUE"
+	f.BoolVar(&o.all, "all", false, "all jobs of the queue that qualify; it asks first")
+	f.BoolVar(&o.yes, "yes", false, "don't ask before changing the jobs that flags select; required without a terminal")
+	f.BoolVar(&o.dryRun, "dry-run", false, dryRunUsage)
 	return about(c, does...)
 }
 
-// operation returns which jobs to change, without the change itself. Without --state these are all that the command
-// can change.
-func (f *operateFlags) operation(a *app, cmd *cobra.Command, result string, args []string) (operation, error) {
-	verb, standings := cmd.Name(), standingsOf(cmd)
-	if f.queue == "" {
-		f.queue, args = args[0], args[1:]
+// choose says which jobs to change. Without --state these are all that the command can change.
+func (o *operation) choose(a *app, cmd *cobra.Command, args []string) error {
+	if o.queue == "" {
+		o.queue, args = args[0], args[1:]
 	}
-	if err := f.check(a, cmd); err != nil {
-		return operation{}, err
+	if err := o.check(a, cmd); err != nil {
+		return err
 	}
-	var ids []int64
 	for _, arg := range args {
 		id, err := parseID(arg)
 		if err != nil {
-			return operation{}, err
+			return err
 		}
-		ids = append(ids, id)
+		o.ids = append(o.ids, id)
 	}
-	switch chosen := f.narrows() || f.all; {
-	case chosen && len(ids) > 0:
-		return operation{}, misread{errors.New("give either ids or flags that select jobs, not both"), cmd}
-	case !chosen && len(ids) == 0:
-		return operation{}, misread{errors.New("give ids, or --type, --key, --state, --error, --fingerprint, --since, --until or --all"), cmd}
-	case f.narrows() && f.all:
-		return operation{}, usagef("--all selects all jobs of the queue; leave out --all or the other flags")
-	case len(ids) > 0 && cmd.Flags().Changed("limit"):
-		return operation{}, usagef("--limit doesn't go with ids; leave it out")
-	case f.state != "":
-		standings = []admin.Status{admin.Status(f.state)}
+	switch chosen := o.narrows() || o.all; {
+	case chosen && len(o.ids) > 0:
+		return misread{errors.New("give either ids or flags that select jobs, not both"), cmd}
+	case !chosen && len(o.ids) == 0:
+		return misread{errors.New("give ids, or --type, --key, --state, --error, --fingerprint, --since, --until or --all"), cmd}
+	case o.narrows() && o.all:
+		return usagef("--all selects all jobs of the queue; leave out --all or the other flags")
+	case len(o.ids) > 0 && cmd.Flags().Changed("limit"):
+		return usagef("--limit doesn't go with ids; leave it out")
 	}
-	return operation{
-		verb: verb, result: result, queue: f.queue, ids: ids, filter: &f.filterFlags, standings: standings, dryRun: f.dryRun,
-		ask: len(ids) == 0 && !f.yes && !f.dryRun,
-	}, nil
+	if o.standings = standingsOf(cmd); o.state != "" {
+		o.standings = []admin.Status{admin.Status(o.state)}
+	}
+	return nil
 }
 
 // find returns the ids of all jobs that match, before the first is changed. A changed job may no longer match.
 func (o operation) find(a *app, cmd *cobra.Command, i *instance, q *queue.Queue) (ids []int64, err error) {
-	by, err := o.filter.jobs(cmd, i, []*queue.Queue{q})
+	by, err := o.jobs(cmd, i, []*queue.Queue{q})
 	if err != nil {
 		return nil, err
 	}

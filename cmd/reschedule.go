@@ -27,7 +27,7 @@ func (a *app) rescheduleCommand() *cobra.Command {
 		Long:       rescheduleLong,
 		Example:    "  hipq reschedule emails 42 --in 0s\n  hipq reschedule emails 41 42 --at '2026-12-31 23:00' --priority 10\n  hipq reschedule emails --type newsletter --at 'tomorrow 09:00'",
 		SuggestFor: []string{"delay", "postpone", "update", "edit"},
-	}, "rescheduled", waiting, others, func(cmd *cobra.Command, _ *operateFlags, o *operation) error {
+	}, "rescheduled", waiting, others, func(cmd *cobra.Command, o *operation) error {
 		changed := cmd.Flags().Changed
 		if !changed("at") && !changed("in") && !changed("priority") {
 			return misread{errors.New("give --at, --in or --priority"), cmd}

@@ -31,9 +31,9 @@ func (a *app) retryCommand() *cobra.Command {
 		Long:       retryLong,
 		Example:    "  hipq retry emails 42\n  hipq retry emails --type send --error 'connection refused' --since 1d",
 		SuggestFor: []string{"requeue", "rerun", "redo", "repeat"},
-	}, "retried", []admin.Status{admin.Failed}, []admin.Status{admin.Closed, admin.Finished}, func(cmd *cobra.Command, f *operateFlags, o *operation) error {
-		if !again && f.state != "" && f.state != string(admin.Failed) {
-			return usagef("--state %s: add --again to retry jobs that finished, or were retried or dismissed", f.state)
+	}, "retried", []admin.Status{admin.Failed}, []admin.Status{admin.Closed, admin.Finished}, func(cmd *cobra.Command, o *operation) error {
+		if !again && o.state != "" && o.state != string(admin.Failed) {
+			return usagef("--state %s: add --again to retry jobs that finished, or were retried or dismissed", o.state)
 		}
 		o.again, o.can, o.would = again, func(j *job.Job) error { return admin.CanRetry(j, again) }, wouldRetry(cmd.Context())
 		o.do = func(ctx context.Context, q *admin.Queue, ids []int64, batch []*change) error {
@@ -120,7 +120,7 @@ func (a *app) dismissCommand() *cobra.Command {
 		Long:       dismissLong,
 		Example:    "  hipq dismiss emails 42\n  hipq dismiss emails --error 'no such customer' --dry-run",
 		SuggestFor: []string{"ignore", "close", "discard"},
-	}, "dismissed", []admin.Status{admin.Failed}, nil, func(_ *cobra.Command, _ *operateFlags, o *operation) error {
+	}, "dismissed", []admin.Status{admin.Failed}, nil, func(_ *cobra.Command, o *operation) error {
 		o.can = admin.CanDismiss
 		o.do = func(ctx context.Context, q *admin.Queue, ids []int64, _ []*change) error {
 			return q.Dismiss(ctx, ids...)
