@@ -172,7 +172,6 @@ with --dry-run also: it is done already · 64 usage · 75 the database is unreac
 func (a *app) failCommand() *cobra.Command {
 	var answer queue.Answer
 	var retry, release bool
-	var after string
 	c := &cobra.Command{
 		Use:        "fail QUEUE TYPE KEY",
 		Short:      "Report that the work of a job has failed",
@@ -187,12 +186,8 @@ func (a *app) failCommand() *cobra.Command {
 			if release {
 				answer.Verdict = job.Released
 			}
-			delay, err := durationFlag("--retry-after", after)
-			if err != nil {
-				return err
-			}
-			if after != "" {
-				answer.RetryAfter = max(delay, 1) // 0s is at once
+			if cmd.Flags().Changed("retry-after") {
+				answer.RetryAfter = max(answer.RetryAfter, 1) // 0s is at once
 			}
 			return a.aboutQueue(cmd, brief, args[0], func(i *instance, q *queue.Queue) error { return a.answer(cmd, i, q, answer) })
 		},
@@ -202,7 +197,7 @@ func (a *app) failCommand() *cobra.Command {
 	f.StringVar(&answer.Token, "token", "", "only if the job's latest attempt has this token (HIPQ_TOKEN)")
 	f.BoolVar(&retry, "retry", false, "treat it like a handler's error, which may be retried")
 	f.BoolVar(&release, "release", false, "run the job again later, without an error")
-	f.StringVar(&after, "retry-after", "", "with --retry or --release: when to run again, from now: 0s, 90s, 5m (default: as the retry policy says)")
+	durationVar(f, &answer.RetryAfter, "retry-after", "", "with --retry or --release: when to run again, from now: 0s, 90s, 5m (default: as the retry policy says)")
 	f.BoolVar(&answer.Count, "count", false, "with --release: the attempt counts for the retry policy")
 	f.BoolVar(&answer.DryRun, "dry-run", false, dryRunUsage)
 	c.MarkFlagsMutuallyExclusive("release", "retry")

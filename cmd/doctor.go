@@ -26,7 +26,7 @@ Exit codes: 0 nothing is wrong · 1 something is wrong, such as a database that 
 78 the config can't be read.`
 
 func (a *app) doctorCommand() *cobra.Command {
-	var timeout string
+	var timeout time.Duration
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check the host, the crontab, the database and its settings",
@@ -36,18 +36,11 @@ func (a *app) doctorCommand() *cobra.Command {
 		SuggestFor: []string{"diagnose", "checkup", "selftest", "ping"},
 		RunE:       func(cmd *cobra.Command, _ []string) error { return a.runDoctor(cmd, timeout) },
 	}
-	c.Flags().StringVar(&timeout, "timeout", "10s", "how long all checks may take together")
+	durationVar(c.Flags(), &timeout, "timeout", "10s", "how long all checks may take together").positive = true
 	return c
 }
 
-func (a *app) runDoctor(cmd *cobra.Command, text string) error {
-	timeout, err := durationFlag("--timeout", text)
-	if err != nil {
-		return err
-	}
-	if timeout <= 0 {
-		return usagef("--timeout must be above 0")
-	}
+func (a *app) runDoctor(cmd *cobra.Command, timeout time.Duration) error {
 	c, err := config.Load(a.loadOptions(cmd)) // its warnings are among the findings
 	if err != nil {
 		return err

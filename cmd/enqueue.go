@@ -19,8 +19,6 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-var onDuplicates = []job.OnDuplicate{job.IgnoreDuplicate, job.ReplaceDuplicate, job.RefuseDuplicate}
-
 const enqueueLong = `Adds a job and prints its id. If a job with the same type and key is not final yet, that job stays as it is and its id
 is printed; --on-duplicate changes that. Job types that the config doesn't name are accepted unless strict_types is
 set.
@@ -34,10 +32,11 @@ With --dry-run it checks the input, looks for duplicates of the key, and adds no
 Exit codes: 0 done · 1 a line was bad, or a duplicate refused, or with --dry-run: nothing would be added or replaced · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
 type enqueueOptions struct {
-	data, key, shardKey, at, in, timeout, ndjson, onDuplicate string
-	priority, throttleFactor                                  int
-	windows                                                   []string
-	dryRun                                                    bool
+	data, key, shardKey, at, ndjson, onDuplicate string
+	in, timeout                                  time.Duration
+	priority, throttleFactor                     int
+	windows                                      []string
+	dryRun                                       bool
 }
 
 func (a *app) enqueueCommand() *cobra.Command {
@@ -70,14 +69,14 @@ func (a *app) enqueueCommand() *cobra.Command {
 	f.StringVar(&o.data, "data", "", "what the handler needs: JSON or text, @FILE, or - for standard input")
 	f.StringVar(&o.key, "key", "", "unique per type among the jobs that are not final (default: a UUID)")
 	f.StringVar(&o.at, "at", "", "when to run: "+timeUsage+" (default: now)")
-	f.StringVar(&o.in, "in", "", "when to run, from now: 90s, 5m, 2h, 1d")
+	durationVar(f, &o.in, "in", "", "when to run, from now: 90s, 5m, 2h, 1d")
 	f.IntVar(&o.priority, "priority", 100, "lower runs first, unless the queue says otherwise (default: the job type's)")
-	f.StringVar(&o.timeout, "timeout", "", "how long an attempt may last (default: the job type's)")
+	durationVar(f, &o.timeout, "timeout", "", "how long an attempt may last (default: the job type's)")
 	f.IntVar(&o.throttleFactor, "throttle-factor", 1, "weight against the queue's throttle limit (default: the job type's)")
 	f.StringVar(&o.shardKey, "shard-key", "", "determines the job's shard, unless throttle groups do (default: its key)")
 	f.StringArrayVar(&o.windows, "window", nil, "time window in which the job must start, may be repeated (default: the job type's)")
 	f.StringVar(&o.onDuplicate, "on-duplicate", "ignore", "if a job with this type and key is not final: ignore the new one, replace the old one unless it has started, or error")
-	_ = f.SetAnnotation("on-duplicate", wordsOfFlag, asStrings(onDuplicates))
+	_ = f.SetAnnotation("on-duplicate", wordsOfFlag, asStrings([]job.OnDuplicate{job.IgnoreDuplicate, job.ReplaceDuplicate, job.RefuseDuplicate}))
 	f.StringVar(&o.ndjson, "ndjson", "", "add a job for each line of this file; - is standard input")
 	f.BoolVar(&o.dryRun, "dry-run", false, dryRunUsage)
 	// the default is the job type's, so help must not show a number
@@ -190,7 +189,9 @@ func (a *app) printEnqueued(said enqueued, due string) error {
 }
 
 func (a *app) newJob(cmd *cobra.Command, jobType string, o enqueueOptions, i *instance) (job.Params, error) {
-	j := job.Params{Type: jobType, Key: o.key, ShardKey: o.shardKey, OnDuplicate: job.OnDuplicate(o.onDuplicate)}
+	j := job.Params{
+		Type: jobType, Key: o.key, ShardKey: o.shardKey, In: o.in, Timeout: o.timeout, OnDuplicate: job.OnDuplicate(o.onDuplicate),
+	}
 	var err error
 	if j.Data, err = a.readData(cmd.Context(), o.data); err != nil {
 		return j, err
@@ -198,14 +199,8 @@ func (a *app) newJob(cmd *cobra.Command, jobType string, o enqueueOptions, i *in
 	if j.At, err = a.runTime(cmd, i, o.at); err != nil {
 		return j, err
 	}
-	if j.In, err = durationFlag("--in", o.in); err != nil {
-		return j, err
-	}
-	if j.Timeout, err = durationFlag("--timeout", o.timeout); err != nil {
-		return j, err
-	}
-	if cmd.Flags().Changed("timeout") && j.Timeout < time.Second {
-		return j, usagef("--timeout: %q is shorter than a second", o.timeout)
+	if timeout := cmd.Flag("timeout"); timeout.Changed && j.Timeout < time.Second {
+		return j, usagef("--timeout: %q is shorter than a second", timeout.Value)
 	}
 	if cmd.Flags().Changed("priority") {
 		j.Priority = &o.priority

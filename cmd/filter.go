@@ -38,7 +38,7 @@ type filtered struct {
 	fingerprinted bool
 }
 
-// wordsOfFlag annotates a flag with its possible values, for completion.
+// wordsOfFlag annotates a flag with its possible values, for checkFlag and completion.
 const wordsOfFlag = "hipq_words"
 
 const noShard = -1
@@ -72,8 +72,6 @@ func (f *filterFlags) narrows() bool {
 // check refuses invalid flags without asking the database. With --json there is no limit by default.
 func (f *filterFlags) check(a *app, cmd *cobra.Command) error {
 	switch {
-	case f.state != "" && !slices.Contains(f.of.states, f.state):
-		return noneOf("--state", f.state, f.of.states)
 	case f.shard < noShard:
 		return usagef("--shard: %d is not a shard; the first is 0", f.shard)
 	case f.limit < 0:

@@ -356,9 +356,6 @@ func saveSchedules(ctx context.Context, db *schema.DB, all []schedule.Schedule) 
 func (done *initialised) writeStarter(file, framework string) (err error) {
 	s := config.NewStarter()
 	if framework != "" {
-		if !slices.Contains(config.Frameworks(), framework) {
-			return noneOf("--for", framework, config.Frameworks())
-		}
 		if _, err := os.Lstat(file); err == nil {
 			return usagef("%s is there, and --for replaces no file; move it away first", file)
 		}

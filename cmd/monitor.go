@@ -2,7 +2,6 @@ package cmd
 
 import (
 	"bytes"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -43,9 +42,10 @@ Exit codes: 0 done · 1 the hour is not complete yet, or is before all activity;
 usage · 75 the database is unreachable or busy · 78 configuration · with --check 0 to 3.`
 
 type monitorOptions struct {
-	at, output, to, timeout, report string
-	again, check                    bool
-	missing                         missingOptions
+	at, output, to, report string
+	timeout                time.Duration
+	again                  bool
+	missing                missingOptions
 }
 
 func (a *app) monitorCommand() *cobra.Command {
@@ -68,10 +68,11 @@ func (a *app) monitorCommand() *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&o.at, "at", "", "aggregate the hour (UTC) of this time instead of the last complete one: "+timeUsage)
 	f.BoolVar(&o.again, "again", false, "count the hour again")
-	f.StringVar(&o.output, "output", "", "print in this format: "+strings.Join(outputs, ", ")+"; table is the default on a terminal")
+	f.StringVar(&o.output, "output", "", "print in this format: "+list(outputs)+"; table is the default on a terminal")
+	_ = f.SetAnnotation("output", wordsOfFlag, outputs)
 	f.StringVar(&o.to, "to", "", "write the output to this file; - is standard output")
-	f.BoolVar(&o.check, "check", false, "print one line for a monitoring system, and aggregate nothing")
-	f.StringVar(&o.timeout, "timeout", "10s", "how long --check may take")
+	f.BoolVar(&a.checking, "check", false, "print one line for a monitoring system, and aggregate nothing")
+	durationVar(f, &o.timeout, "timeout", "10s", "how long --check may take")
 	f.StringVar(&o.report, "report", "", "write the report as an HTML page to this file, replacing it; - prints it")
 	o.missing.flags(c)
 	for _, name := range []string{"check", "output", "to", "report"} {
@@ -81,16 +82,11 @@ func (a *app) monitorCommand() *cobra.Command {
 }
 
 func (a *app) runMonitor(cmd *cobra.Command, o monitorOptions) error {
-	if o.check {
-		a.checking = true
-		timeout, err := durationFlag("--timeout", o.timeout)
-		if err == nil && (timeout <= 0 || o.at != "" || o.again || o.output != "" || o.to != "" || o.report != "") {
-			err = usagef("--check allows only --timeout, above 0")
+	if a.checking {
+		if o.timeout == 0 || o.at != "" || o.again || o.output != "" || o.to != "" || o.report != "" {
+			return usagef("--check allows only --timeout, above 0")
 		}
-		if err != nil {
-			return err
-		}
-		return a.runCheck(cmd, timeout)
+		return a.runCheck(cmd, o.timeout)
 	}
 	if err := o.missing.check(cmd); err != nil {
 		return err

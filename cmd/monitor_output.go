@@ -5,7 +5,6 @@ import (
 	"encoding/csv"
 	"fmt"
 	"io/fs"
-	"slices"
 	"strings"
 	"time"
 
@@ -43,8 +42,6 @@ func (a *app) format(cmd *cobra.Command, o monitorOptions) (string, error) {
 	switch {
 	case cmd.Flags().Changed("timeout"):
 		return "", usagef("--timeout is for --check")
-	case format != "" && !slices.Contains(outputs, format):
-		return "", usagef("--output: %q is not one of %s", format, strings.Join(outputs, ", "))
 	case a.json && format != "" && format != asJSON:
 		return "", usagef("--json and --output %s: leave one of them out", format)
 	case a.json:

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -71,10 +70,6 @@ type counts struct {
 
 func (a *app) enqueueNDJSON(cmd *cobra.Command, o enqueueOptions) error {
 	file := o.ndjson
-	onDuplicate := job.OnDuplicate(o.onDuplicate)
-	if !slices.Contains(onDuplicates, onDuplicate) {
-		return noneOf("--on-duplicate", onDuplicate, onDuplicates)
-	}
 	from, again, all := a.in, false, 0
 	if file != "-" {
 		f, err := openFile(cmd.Context(), file)
@@ -88,7 +83,9 @@ func (a *app) enqueueNDJSON(cmd *cobra.Command, o enqueueOptions) error {
 		}
 	}
 	return a.open(cmd, brief, func(i *instance) error {
-		n := &ndjson{cmd: cmd, onDuplicate: onDuplicate, i: i, file: file, again: again, queues: map[string]*queue.Queue{}, types: map[string]accepted{}}
+		n := &ndjson{
+			cmd: cmd, onDuplicate: job.OnDuplicate(o.onDuplicate), i: i, file: file, again: again, queues: map[string]*queue.Queue{}, types: map[string]accepted{},
+		}
 		if o.dryRun {
 			n.would, n.counts.DryRun = map[[3]string]bool{}, true
 		}

@@ -281,18 +281,14 @@ const (
 
 var colors = []string{colorAuto, colorAlways, colorNever}
 
-func (a *app) setColor() error {
+func (a *app) setColor() {
 	switch a.color {
 	case colorAuto:
 		wanted := os.Getenv("NO_COLOR") == "" && canRewrite()
 		a.out.color, a.err.color = wanted && a.out.isTerminal(), wanted && a.err.isTerminal()
 	case colorAlways:
 		a.out.color, a.err.color = true, true
-	case colorNever:
-	default:
-		return noneOf("--color", a.color, colors)
 	}
-	return nil
 }
 
 // paint colours a state or a severity. Print the result with put, because Write removes the colours.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -17,7 +18,8 @@ Exit codes: 0 done · 1 some could not be rescheduled · 64 usage · 75 the data
 78 configuration.`
 
 func (a *app) rescheduleCommand() *cobra.Command {
-	var at, in string
+	var at string
+	var in time.Duration
 	var priority int
 	waiting := []admin.Status{admin.Initial, admin.Retry}
 	others := []admin.Status{admin.Due, admin.Held, admin.Scheduled, admin.Locked}
@@ -32,13 +34,9 @@ func (a *app) rescheduleCommand() *cobra.Command {
 		if !changed("at") && !changed("in") && !changed("priority") {
 			return misread{errors.New("give --at, --in or --priority"), cmd}
 		}
-		delay, err := durationFlag("--in", in)
-		if err != nil {
-			return err
-		}
 		var when admin.RescheduleOptions
 		if changed("in") {
-			when.In = &delay
+			when.In = &in
 		}
 		if changed("priority") {
 			when.Priority = &priority
@@ -54,7 +52,7 @@ func (a *app) rescheduleCommand() *cobra.Command {
 		return nil
 	})
 	c.Flags().StringVar(&at, "at", "", "when to run: "+timeUsage)
-	c.Flags().StringVar(&in, "in", "", "when to run, from now: 0s, 90s, 5m, 2h, 1d")
+	durationVar(c.Flags(), &in, "in", "", "when to run, from now: 0s, 90s, 5m, 2h, 1d")
 	c.Flags().IntVar(&priority, "priority", 0, "lower runs first")
 	c.MarkFlagsMutuallyExclusive("at", "in")
 	return c

@@ -43,7 +43,7 @@ has started because one of them is too small (SHORT SINCE). RUNNING includes job
 Exit codes: 0 done · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
 func (a *app) statusCommand() *cobra.Command {
-	var watch string
+	var every time.Duration
 	var o statusOptions
 	c := &cobra.Command{
 		Use:        "status",
@@ -55,15 +55,8 @@ func (a *app) statusCommand() *cobra.Command {
 			show := func() error {
 				return a.open(cmd, patient, func(i *instance) error { return a.runStatus(cmd, i, o) })
 			}
-			if watch == "" {
+			if every == 0 {
 				return show()
-			}
-			every, err := durationFlag("--watch", watch)
-			if err == nil && every <= 0 {
-				err = usagef("--watch must be above 0")
-			}
-			if err != nil {
-				return err
 			}
 			c, err := a.load(cmd)
 			if err != nil {
@@ -72,7 +65,7 @@ func (a *app) statusCommand() *cobra.Command {
 			return a.watch(cmd.Context(), every, c.Location, show)
 		},
 	}
-	c.Flags().StringVar(&watch, "watch", "", "repeat it at this interval, in place on a terminal, until ^C")
+	durationVar(c.Flags(), &every, "watch", "", "repeat it at this interval, in place on a terminal, until ^C").positive = true
 	c.Flags().Lookup("watch").NoOptDefVal = "2s"
 	c.Flags().BoolVar(&o.shards, "shards", false, "also show each shard of queues that have several; --json always does")
 	c.Flags().BoolVar(&o.exact, "exact", false, "count all jobs, however many there are; --json and --shards always do")

@@ -38,9 +38,10 @@ Exit codes: 0 the attempt finished, or has sent its work · 1 it failed, or one 
 const triedID = 9_000_000_000_000_000
 
 type tryOptions struct {
-	data, key, timeout string
-	id                 int64
-	attempt, jobs      int
+	data, key     string
+	timeout       time.Duration
+	id            int64
+	attempt, jobs int
 }
 
 func (a *app) tryCommand() *cobra.Command {
@@ -60,7 +61,7 @@ func (a *app) tryCommand() *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&o.data, "data", "", "what the handler needs: JSON or text, @FILE, or - for standard input")
 	f.StringVar(&o.key, "key", "", "the job's key (default: a UUID)")
-	f.StringVar(&o.timeout, "timeout", "", "how long the attempt may last (default: the job type's)")
+	durationVar(f, &o.timeout, "timeout", "", "how long the attempt may last (default: the job type's)")
 	f.Int64Var(&o.id, "id", triedID, "the job's id")
 	f.IntVar(&o.attempt, "attempt", 1, "which attempt it is")
 	f.IntVar(&o.jobs, "jobs", 1, "how many jobs to run, for the rate: as many at once as a stream's programs take, else one by one")
