@@ -98,13 +98,6 @@ func (a *app) runActivity(cmd *cobra.Command, i *instance, f activityFlags) (err
 	if a.json {
 		return log.Find(cmd.Context(), by, func(e activity.Entry) error { return a.out.json(e.JSON()) })
 	}
-	var ids []jobID
-	var found []activity.Entry
-	if by.JobKey != "" && by.Limit > 0 && by.JobID == 0 {
-		if ids, err = i.withKey(cmd.Context(), by); err != nil {
-			return err
-		}
-	}
 	t := newTable(a.out, i.zoned("AT"), "KIND", "STATE", "QUEUE", "JOB", "TYPE", "KEY", "ATTEMPT", "WAITED", "RAN", "WORKER", "ERROR").
 		narrowing([]string{"TYPE", "KEY", "ERROR"}, []string{"WORKER", "WAITED", "RAN", "KIND", "ATTEMPT", "KEY", "QUEUE", "TYPE"})
 	listed, back := 0, activity.Entry{}
@@ -113,12 +106,10 @@ func (a *app) runActivity(cmd *cobra.Command, i *instance, f activityFlags) (err
 		t.row(entryRow(i.localCell(e.At), e)...)
 		return t.err
 	}
-	switch {
-	case len(ids) > 0:
-		found, err = i.entriesOf(cmd.Context(), by, ids)
-	case by.Limit > 0 && by.JobID == 0: // a job's entries have an index, and without a limit all are wanted
-		found, back, err = log.Newest(cmd.Context(), by, lookedFor)
-	default:
+	var found []activity.Entry
+	if by.Limit > 0 && by.JobID == 0 {
+		found, back, err = i.newest(cmd.Context(), by)
+	} else { // a job's entries have an index, and without a limit all are wanted
 		err = log.Find(cmd.Context(), by, list)
 	}
 	for n := 0; n < len(found) && err == nil; n++ {
@@ -139,33 +130,28 @@ func (a *app) runActivity(cmd *cobra.Command, i *instance, f activityFlags) (err
 	return nil
 }
 
-type jobID struct {
-	queue string
-	id    int64
-}
-
-// withKey returns the newest jobs with the filter's key, of those that are in the tables.
-func (i *instance) withKey(ctx context.Context, by activity.Filter) (ids []jobID, err error) {
-	queues, err := i.named(ctx, by.Queue)
-	for n := 0; n < len(queues) && err == nil; n++ {
-		var some []int64
-		some, err = admin.Of(queues[n]).FindIDs(ctx, admin.Filter{Type: by.JobType, Key: by.JobKey, Limit: by.Limit})
-		ids = append(ids, texts.Map(some, func(id int64) jobID { return jobID{queues[n].Name, id} })...)
+// newest returns the newest entries, oldest first: with a key, those of the jobs with that key that are in the tables, if there
+// are some. back is the entry back to which it has searched, if not to the beginning.
+func (i *instance) newest(ctx context.Context, by activity.Filter) (found []activity.Entry, back activity.Entry, err error) {
+	log, of, known := activity.New(i.db), by, 0
+	var queues []*queue.Queue
+	if by.JobKey != "" {
+		queues, err = i.named(ctx, by.Queue)
 	}
-	return ids, err
-}
-
-// entriesOf returns the newest entries of jobs, oldest first.
-func (i *instance) entriesOf(ctx context.Context, by activity.Filter, ids []jobID) (found []activity.Entry, err error) {
-	for n := 0; n < len(ids) && err == nil; n++ {
-		by.Queue, by.JobID = ids[n].queue, ids[n].id
-		err = activity.New(i.db).Find(ctx, by, func(e activity.Entry) error {
-			found = append(found, e)
-			return nil
-		})
+	for n := 0; n < len(queues) && err == nil; n++ {
+		var ids []int64
+		ids, err = admin.Of(queues[n]).FindIDs(ctx, admin.Filter{Type: by.JobType, Key: by.JobKey, Limit: by.Limit})
+		known += len(ids)
+		for at := 0; at < len(ids) && err == nil; at++ {
+			of.Queue, of.JobID = queues[n].Name, ids[at]
+			err = log.Find(ctx, of, func(e activity.Entry) error { found = append(found, e); return nil })
+		}
+	}
+	if err == nil && known == 0 {
+		return log.Newest(ctx, by, lookedFor)
 	}
 	slices.SortFunc(found, func(a, b activity.Entry) int { return cmp.Compare(a.ID, b.ID) })
-	return found[max(0, len(found)-by.Limit):], err
+	return found[max(0, len(found)-by.Limit):], back, err
 }
 
 func (a *app) printEntry(i *instance, e activity.Entry) error {
