@@ -107,13 +107,7 @@ func (a *app) printFailures(ctx context.Context, i *instance, q *queue.Queue, by
 		return 0, err
 	}
 	for _, k := range found.Kinds {
-		kind := failureOf(q.Name, by, k)
-		for _, command := range []*string{kind.Retry, kind.Dismiss} {
-			if command != nil {
-				*command = a.printed(*command)
-			}
-		}
-		if err := a.printFailure(i, kind); err != nil {
+		if err := a.printFailure(i, failureOf(q.Name, by, k, a.printed)); err != nil {
 			return 0, err
 		}
 	}
@@ -129,8 +123,9 @@ func (a *app) printFailures(ctx context.Context, i *instance, q *queue.Queue, by
 	return len(found.Kinds), a.out.err
 }
 
-// failureOf describes a failure. Its commands select exactly the jobs of this kind that the filter matches.
-func failureOf(queue string, by admin.Filter, f admin.Failure) failureKind {
+// failureOf describes a failure. Its commands select exactly the jobs of this kind that the filter matches. complete adds to them
+// what their reader needs.
+func failureOf(queue string, by admin.Filter, f admin.Failure, complete func(string) string) failureKind {
 	command := func(verb string, more ...string) string {
 		words := append([]string{"hipq", verb, queue}, more...)
 		for _, flag := range [][2]string{
@@ -140,7 +135,7 @@ func failureOf(queue string, by admin.Filter, f admin.Failure) failureKind {
 				words = append(words, flag[0], texts.ShellWord(flag[1]))
 			}
 		}
-		return strings.Join(words, " ")
+		return complete(strings.Join(words, " "))
 	}
 	k := failureKind{Queue: queue, Failure: f, Error: texts.NullText(f.Error), show: command("failures")}
 	switch f.State {

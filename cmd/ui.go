@@ -241,8 +241,8 @@ func (a *app) uiInstance(cmd *cobra.Command, i *instance) ui.Instance {
 		},
 		Command: i.shared, Example: i.firstJob(),
 		Mend: func(k admin.Kind) []string {
-			f := failureOf(k.Queue, admin.Filter{}, k.Failure)
-			return []string{i.shared(or0(f.Retry)), i.shared(or0(f.Dismiss))}
+			f := failureOf(k.Queue, admin.Filter{}, k.Failure, i.shared)
+			return []string{or0(f.Retry), or0(f.Dismiss)}
 		},
 		Schedules: i.uiSchedules,
 		PauseSchedule: func(ctx context.Context, name string, pause bool) error {
