@@ -16,45 +16,25 @@ import (
 	"github.com/hipq/hipq/queue/admin"
 )
 
-const activityLong = `Prints the activity, oldest first: every transition of a job or a worker. A table shows the newest 100 entries unless
---limit changes that. With --json all entries are printed, one object a line.
-
-A table searches the newest entries for at most 3 s. If it has not found enough by then, it prints how far back it
-searched, and the --until to continue from there. --limit=0 and --json search everything. With --key, a table has the entries of the jobs that are still in the tables.
-
---follow continues with new entries until it is interrupted. While the database is away, it says so on stderr and
-tries again. No entry is lost.
-
-Exit codes: 0 done · 64 usage · 75 the database is unreachable or busy · 78 configuration · 130 interrupted.`
-
 func (a *app) activityCommand() *cobra.Command {
 	var f activityFlags
-	c := &cobra.Command{
-		Use:   "activity",
-		Short: "Print what happened",
-		Long:  activityLong,
-		Example: `  hipq activity --since 1h --state failed
-  hipq activity --queue emails --job 42
-  hipq activity --follow --json`,
-		SuggestFor: []string{"log", "logs", "history", "events", "tail"},
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if cmd.Flags().Changed("job") {
-				if f.job < 1 {
-					return usagef("--job: %d is not the id of a job", f.job)
-				}
-				if f.queue == "" {
-					return usagef("--job needs --queue: ids are unique within a queue")
-				}
+	c := command("activity", func(cmd *cobra.Command, _ []string) error {
+		if cmd.Flags().Changed("job") {
+			if f.job < 1 {
+				return usagef("--job: %d is not the id of a job", f.job)
 			}
-			if f.follow && f.until != "" {
-				return usagef("--follow prints new entries; leave out --until")
+			if f.queue == "" {
+				return usagef("--job needs --queue: ids are unique within a queue")
 			}
-			if err := f.check(a, cmd); err != nil {
-				return err
-			}
-			return a.open(cmd, patient, func(i *instance) error { return a.runActivity(cmd, i, f) })
-		},
-	}
+		}
+		if f.follow && f.until != "" {
+			return usagef("--follow prints new entries; leave out --until")
+		}
+		if err := f.check(a, cmd); err != nil {
+			return err
+		}
+		return a.open(cmd, patient, func(i *instance) error { return a.runActivity(cmd, i, f) })
+	})
 	f.add(c, filtered{what: "entries", happened: "of what happened", states: asStrings(activity.States), limit: tableRows})
 	c.Flags().Int64Var(&f.job, "job", 0, "only entries of the job with this id")
 	c.Flags().StringVar(&f.worker, "worker", "", "only entries of the worker with this id")

@@ -19,18 +19,6 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-const enqueueLong = `Adds a job and prints its id. If a job with the same type and key is not final yet, that job stays as it is and its id
-is printed; --on-duplicate changes that. Job types that the config doesn't name are accepted unless strict_types is
-set.
-
-With --ndjson it adds many jobs: one JSON object a line, with queue, job_type, and any of job_data, job_key,
-scheduled_run_time, priority, timeout, throttle_factor, time_windows and shard_key. Jobs are committed in batches. The
-first bad line stops it. The lines before it have been added, and the message says how to continue.
-
-With --dry-run it checks the input, looks for duplicates of the key, and adds nothing.
-
-Exit codes: 0 done · 1 a line was bad, or a duplicate refused, or with --dry-run: nothing would be added or replaced · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
-
 type enqueueOptions struct {
 	data, key, shardKey, at, ndjson, onDuplicate string
 	in, timeout                                  time.Duration
@@ -41,29 +29,20 @@ type enqueueOptions struct {
 
 func (a *app) enqueueCommand() *cobra.Command {
 	var o enqueueOptions
-	c := &cobra.Command{
-		Use:   "enqueue QUEUE TYPE | --ndjson FILE",
-		Short: "Add a job, or many",
-		Long:  enqueueLong,
-		Example: `  hipq enqueue emails send --data '{"to":"ann@example.org"}' --key order-4711
-  hipq enqueue emails send --data @letter.json --in 2h --window 'mon-fri 09:00-17:30'
-  hipq enqueue --ndjson jobs.ndjson`,
-		SuggestFor: []string{"add", "push", "submit", "insert", "put", "new", "send"},
-		Args: func(cmd *cobra.Command, args []string) error {
-			switch {
-			case !cmd.Flags().Changed("ndjson"):
-				return checkArguments(cmd, args)
-			case len(args) > 0:
-				return fmt.Errorf("with --ndjson each line names its queue and type; leave out %q", args[0])
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if o.ndjson != "" {
-				return a.enqueueNDJSON(cmd, o)
-			}
-			return a.aboutQueue(cmd, brief, args[0], func(i *instance, q *queue.Queue) error { return a.enqueueJob(cmd, i, q, args[1], o) })
-		},
+	c := command("enqueue", func(cmd *cobra.Command, args []string) error {
+		if o.ndjson != "" {
+			return a.enqueueNDJSON(cmd, o)
+		}
+		return a.aboutQueue(cmd, brief, args[0], func(i *instance, q *queue.Queue) error { return a.enqueueJob(cmd, i, q, args[1], o) })
+	})
+	c.Args = func(cmd *cobra.Command, args []string) error {
+		switch {
+		case !cmd.Flags().Changed("ndjson"):
+			return checkArguments(cmd, args)
+		case len(args) > 0:
+			return fmt.Errorf("with --ndjson each line names its queue and type; leave out %q", args[0])
+		}
+		return nil
 	}
 	f := c.Flags()
 	f.StringVar(&o.data, "data", "", "what the handler needs: JSON or text, @FILE, or - for standard input")

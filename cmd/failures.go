@@ -15,48 +15,25 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-const failuresLong = `Lists failures by kind, with the commands that retry or dismiss each kind. It covers the jobs that failed for good and
-were neither retried nor dismissed (FAILED of hipq status), and those that will be retried (RETRYING). --state failed,
-retry or closed shows one of these; closed jobs were retried, dismissed or cancelled.
-
-Jobs of one type form a kind if their errors have the same fingerprint. The fingerprint is eight hex digits of the error
-without its numbers, ids, times and quoted paths, so it is the same on all hosts and in all versions. Each kind has its
-number of jobs, the time of its first failure, and the newest job with its error. A table shows the 100 kinds with the
-most jobs in each queue, unless --limit changes that. --json prints up to 1,000, one object a line.
-
---jobs lists the jobs one by one, oldest first, with the time and the error. RETRY shows when a job will be retried,
-or that it was retried or dismissed.
-
-Exit codes: 0 done · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
-
 func (a *app) failuresCommand() *cobra.Command {
 	var f filterFlags
 	var single bool
-	c := &cobra.Command{
-		Use:   "failures [QUEUE]",
-		Short: "List failures by kind",
-		Long:  failuresLong,
-		Example: `  hipq failures
-  hipq failures emails --since 1d --json | jq .retry
-  hipq failures --jobs --fingerprint 3f2a91bc`,
-		SuggestFor: []string{"errors", "failed", "dead", "incidents"},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			f.unless = []admin.Status{admin.Failed, admin.Retry}
-			if !single {
-				return a.openJobs(cmd, args, &f, func(i *instance, queues []*queue.Queue, by admin.Filter, states []admin.Status) error {
-					return a.runFailures(cmd.Context(), i, queues, by, states)
-				})
-			}
-			return a.listJobs(cmd, args, &f, func(i *instance) *table {
-				return newTable(a.out, "QUEUE", "ID", "TYPE", "KEY", "ATTEMPT", i.zoned("FAILED"), "RETRY", "ERROR").
-					narrowing([]string{"TYPE", "KEY", "ERROR"}, []string{"ATTEMPT", i.zoned("FAILED"), "KEY", "QUEUE", "RETRY"})
-			}, func(i *instance, j *job.Job) []string {
-				return []string{
-					j.Queue, strconv.FormatInt(j.ID, 10), j.Type, j.Key, strconv.Itoa(j.Attempt), i.localCell(j.UpdateTime), i.retryCell(j), problem(j),
-				}
+	c := command("failures", func(cmd *cobra.Command, args []string) error {
+		f.unless = []admin.Status{admin.Failed, admin.Retry}
+		if !single {
+			return a.openJobs(cmd, args, &f, func(i *instance, queues []*queue.Queue, by admin.Filter, states []admin.Status) error {
+				return a.runFailures(cmd.Context(), i, queues, by, states)
 			})
-		},
-	}
+		}
+		return a.listJobs(cmd, args, &f, func(i *instance) *table {
+			return newTable(a.out, "QUEUE", "ID", "TYPE", "KEY", "ATTEMPT", i.zoned("FAILED"), "RETRY", "ERROR").
+				narrowing([]string{"TYPE", "KEY", "ERROR"}, []string{"ATTEMPT", i.zoned("FAILED"), "KEY", "QUEUE", "RETRY"})
+		}, func(i *instance, j *job.Job) []string {
+			return []string{
+				j.Queue, strconv.FormatInt(j.ID, 10), j.Type, j.Key, strconv.Itoa(j.Attempt), i.localCell(j.UpdateTime), i.retryCell(j), problem(j),
+			}
+		})
+	})
 	f.add(c, filterOfJobs(tableRows, admin.Failed, admin.Retry, admin.Closed))
 	c.Flags().BoolVar(&single, "jobs", false, "list the jobs one by one")
 	return c

@@ -181,13 +181,13 @@ func standingsOf(c *cobra.Command) []admin.Status {
 	return texts.Map(words, func(w string) admin.Status { return admin.Status(w) })
 }
 
-// operateCommand completes a command that changes jobs. The command changes jobs with the statuses in does. --state also
+// operateCommand makes a command that changes jobs. The command changes jobs with the statuses in does. --state also
 // takes those in takes. set defines the change.
 func (a *app) operateCommand(
-	c *cobra.Command, result string, does, takes []admin.Status, set func(cmd *cobra.Command, o *operation) error,
+	verb, result string, does, takes []admin.Status, set func(cmd *cobra.Command, o *operation) error,
 ) *cobra.Command {
-	o := operation{verb: c.Name(), result: result}
-	c.RunE = func(cmd *cobra.Command, args []string) error {
+	o := operation{verb: verb, result: result}
+	c := command(verb, func(cmd *cobra.Command, args []string) error {
 		err := o.choose(a, cmd, args)
 		if err == nil {
 			err = set(cmd, &o)
@@ -196,7 +196,7 @@ func (a *app) operateCommand(
 			return err
 		}
 		return a.aboutQueue(cmd, patient, o.queue, func(i *instance, q *queue.Queue) error { return a.operate(cmd, i, q, o) })
-	}
+	})
 	o.add(c, filterOfJobs(0, slices.Concat(does, takes)...))
 	f := c.Flags()
 	f.Lookup("queue").Usage = "the queue, instead of QUEUE"

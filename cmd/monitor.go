@@ -10,37 +10,6 @@ import (
 	"github.com/hipq/hipq/queue/worker"
 )
 
-const monitorLong = `Aggregates the last complete hour (UTC) of activity into metrics. An hour is complete 5 minutes
-after its end. A second run for the same hour changes nothing. The 6 hours before are recounted if more was committed
-since.
-
-On a terminal, or with --json or --output, it then prints the windows of 6 hours, 12 hours, 1 day and 1 week up to that
-hour, and whether all is within the limits of the config (alert). It also prints trends against the window before and
-the same window a week earlier, and for each host the ticks of the last day: how many, how many started no job, and the
-longest gap. "now" is what has happened since that hour; it isn't stored.
-
-Without a terminal it prints only what cron should mail: each finding once, again after a day while it lasts, and when
-it is resolved; and missed slots of schedules. "mail: off" in the config disables that. It doesn't repeat what hipq
-work has mailed.
-
-If hours were missed because the machine was down, it names them. --at aggregates one of them, --missing all of them.
-You may interrupt and repeat it.
-
---output prometheus is for the textfile collector of Prometheus' node_exporter. --output csv has a line for each
-window and job type. --to FILE writes the output to a file. The file is replaced as a whole, and stays as it was if
-the run fails.
-
---report FILE writes one HTML page with charts, windows, and everything that needs attention. It needs no other file
-and no network, and runs no script. It is replaced as a whole, and only its owner and group can read it. With - for
-FILE it is printed.
-
---check aggregates nothing. It prints one line in the format of Nagios and Icinga plugins and exits with 0 (OK), 1
-(WARNING), 2 (CRITICAL) or 3 (UNKNOWN). UNKNOWN means that it couldn't find out, for example because there was no
-answer within --timeout. With --json it prints an object with all findings.
-
-Exit codes: 0 done · 1 the hour is not complete yet, or is before all activity; with --dry-run: none was missed · 64
-usage · 75 the database is unreachable or busy · 78 configuration · with --check 0 to 3.`
-
 type monitorOptions struct {
 	at, output, to, report string
 	timeout                time.Duration
@@ -50,21 +19,7 @@ type monitorOptions struct {
 
 func (a *app) monitorCommand() *cobra.Command {
 	var o monitorOptions
-	c := &cobra.Command{
-		Use:   "monitor",
-		Short: "Aggregate an hour of activity into metrics, and check limits",
-		Long:  monitorLong,
-		Example: `  5,20,35,50 * * * * hipq monitor          # in crontab
-  hipq monitor --at 2026-11-21T09:00:00Z   # an hour that was missed
-  hipq monitor --at -1h
-  hipq monitor --missing --dry-run         # all that were missed
-  hipq monitor --json | jq .missing
-  hipq monitor --report /var/www/hipq.html # a page for people
-  hipq monitor --check                     # for Nagios and Icinga
-  hipq monitor --output prometheus --to /var/lib/node_exporter/hipq.prom`,
-		SuggestFor: []string{"metrics", "report", "check", "health"},
-		RunE:       func(cmd *cobra.Command, _ []string) error { return a.runMonitor(cmd, o) },
-	}
+	c := command("monitor", func(cmd *cobra.Command, _ []string) error { return a.runMonitor(cmd, o) })
 	f := c.Flags()
 	f.StringVar(&o.at, "at", "", "aggregate the hour (UTC) of this time instead of the last complete one: "+timeUsage)
 	f.BoolVar(&o.again, "again", false, "count the hour again")

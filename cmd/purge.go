@@ -20,27 +20,9 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-const purgeLong = `Deletes activity older than activity.keep (14 days), except hours that hipq monitor has not aggregated; workers that
-ended before that; metrics older than metrics.keep (2 years); and final jobs past their queue's keep_finished (14
-days) and keep_failed (90 days). Jobs that are not final are never deleted.
-
-It deletes in small batches with pauses, so that it doesn't block workers. You may interrupt and repeat it. When it is
-interrupted, or --max-time is over, it prints what is left.
-
-Exit codes: 0 done · 1 with --dry-run: there is nothing to delete · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
-
 func (a *app) purgeCommand() *cobra.Command {
 	p := purging{a: a, result: "deleted"}
-	c := &cobra.Command{
-		Use:   "purge",
-		Short: "Delete old activity and old final jobs",
-		Long:  purgeLong,
-		Example: `  0 4 1,15 * * hipq purge     # in crontab
-  hipq purge --dry-run        # what would go
-  hipq purge --older-than 30d --max-time 10m`,
-		SuggestFor: []string{"delete", "clean", "cleanup", "prune", "gc", "vacuum", "expire"},
-		RunE:       func(cmd *cobra.Command, _ []string) error { return a.runPurge(cmd, &p) },
-	}
+	c := command("purge", func(cmd *cobra.Command, _ []string) error { return a.runPurge(cmd, &p) })
 	f := c.Flags()
 	durationVar(f, &p.keep, "older-than", "", "delete activity older than this (default: activity.keep)")
 	durationVar(f, &p.longest, "max-time", "", "end after this time, and say what is left to delete (default: when all is done)").positive = true

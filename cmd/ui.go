@@ -32,18 +32,6 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-const uiLong = `Shows the queues in a browser until Ctrl-C: jobs, failures, schedules, workers, activity and metrics, up to date within
-seconds; and retries, cancels, dismisses, reschedules, pauses and enqueues. It prints an address with a token that lets one
-browser in, and opens it if there is a desktop. It runs no handler, stores nothing, and has the rights of the config's
-database user.
-
-It listens on this host only. From another host, use an SSH tunnel: ssh -L 8080:127.0.0.1:8080 web1, with --listen 8080.
-Another address needs --behind-proxy with the header in which your proxy gives the name of the person that it has let in.
-The activity then names that person. If the proxy has the pages below a path, name it with --base-path. /healthz says "ok"
-to anybody while the database answers.
-
-Exit codes: 0 ended by SIGTERM · 130 by Ctrl-C · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
-
 type uiOptions struct {
 	listen, proxy, base string
 	readOnly, noBrowser bool
@@ -51,27 +39,20 @@ type uiOptions struct {
 
 func (a *app) uiCommand() *cobra.Command {
 	var o uiOptions
-	c := &cobra.Command{
-		Use:        "ui",
-		Short:      "Show the queues in a browser",
-		Long:       uiLong,
-		Example:    "  hipq ui\n  hipq ui --read-only --listen 8080\n  hipq ui --listen unix:/run/hipq/ui.sock --behind-proxy X-Remote-User",
-		SuggestFor: []string{"web", "dashboard", "serve", "server", "browser", "gui"},
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if cmd.Flags().Changed("behind-proxy") && !headerName().MatchString(o.proxy) {
-				return usagef("--behind-proxy: %q is not a header's name; write X-Remote-User or the like", o.proxy)
-			}
-			if o.base = strings.TrimSuffix(o.base, "/"); o.base != "" && !basePath().MatchString(o.base) {
-				return usagef("--base-path: %q is not a path; write /hipq or the like", o.base)
-			}
-			listener, err := o.socket(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer func() { _ = listener.Close() }()
-			return a.open(cmd, brief, func(i *instance) error { return a.runUI(cmd, i, o, listener) })
-		},
-	}
+	c := command("ui", func(cmd *cobra.Command, _ []string) error {
+		if cmd.Flags().Changed("behind-proxy") && !headerName().MatchString(o.proxy) {
+			return usagef("--behind-proxy: %q is not a header's name; write X-Remote-User or the like", o.proxy)
+		}
+		if o.base = strings.TrimSuffix(o.base, "/"); o.base != "" && !basePath().MatchString(o.base) {
+			return usagef("--base-path: %q is not a path; write /hipq or the like", o.base)
+		}
+		listener, err := o.socket(cmd.Context())
+		if err != nil {
+			return err
+		}
+		defer func() { _ = listener.Close() }()
+		return a.open(cmd, brief, func(i *instance) error { return a.runUI(cmd, i, o, listener) })
+	})
 	f := c.Flags()
 	f.StringVar(&o.listen, "listen", "127.0.0.1:0", "where: a port, an address, or unix:PATH of a socket (port 0: a free one)")
 	f.BoolVar(&o.readOnly, "read-only", false, "change nothing")
