@@ -3,6 +3,7 @@ package cmd
 import (
 	"cmp"
 	"context"
+	_ "embed" // for bashWords
 	"io"
 	"slices"
 	"strings"
@@ -29,7 +30,7 @@ func (a *app) completionCommand() *cobra.Command {
 			if err := root.GenBashCompletionV2(to, true); err != nil {
 				return err
 			}
-			_, err := io.WriteString(to, bashWords)
+			_, err := io.WriteString(to, "\n"+bashWords)
 			return err
 		case "zsh":
 			return root.GenZshCompletion(to)
@@ -236,36 +237,6 @@ func lastWorkers(l lookUp, i *instance) ([]string, error) {
 
 // bashWords replaces one of the functions that cobra writes. Cobra's needs the package bash-completion, and like bash
 // it splits words at @, which bash completes to host names.
-const bashWords = `
-# Fills cur, prev, words and cword: the words up to the cursor, ended by blanks alone. bash ends them at COMP_WORDBREAKS too.
-__hipq_words()
-{
-    local line=${COMP_LINE:0:COMP_POINT} i blank part
-    words=()
-    for ((i = 0; i <= COMP_CWORD; i++)); do
-        blank=${line%%[![:space:]]*}
-        line=${line#"$blank"}
-        part=${COMP_WORDS[i]}
-        ((i < COMP_CWORD)) || part=$line
-        line=${line#"$part"}
-        if [[ -n $blank || ${#words[@]} -eq 0 ]]; then
-            words+=("$part")
-        else
-            words[${#words[@]} - 1]+=$part
-        fi
-    done
-    cword=$((${#words[@]} - 1))
-    cur=${words[cword]}
-    prev=${words[cword > 0 ? cword - 1 : 0]}
-}
-
-__start_hipq()
-{
-    local cur prev words cword out directive
-
-    COMPREPLY=()
-    __hipq_words
-    __hipq_get_completion_results
-    __hipq_process_completion_results
-}
-`
+//
+//go:embed completion.bash
+var bashWords string
