@@ -29,7 +29,7 @@ func (a *app) runDoctor(cmd *cobra.Command, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 	defer cancel()
 	o := doctor.Options{
-		Config: c, Handlers: func() (wrong, foreign []string) { return troubles(c), foreignPrograms(c) }, Now: time.Now,
+		Config: c, Handlers: func() (wrong, foreign []string) { return troubles(c) }, Now: time.Now,
 		Etc: "/etc", Sendmail: []string{"/usr/sbin/sendmail", "/usr/lib/sendmail"},
 	}
 	all := map[doctor.Result][]doctor.Finding{}
