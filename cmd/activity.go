@@ -135,11 +135,7 @@ func (i *instance) newest(ctx context.Context, by activity.Filter) (found []acti
 }
 
 func (a *app) printEntry(i *instance, e activity.Entry) error {
-	if a.json {
-		return a.out.json(e.JSON())
-	}
-	a.out.line("%s", strings.Join(texts.Map(entryRow(i.local(e.At), e), cell), "  "))
-	return a.out.err
+	return a.print(e.JSON(), "%s", strings.Join(texts.Map(entryRow(i.local(e.At), e), cell), "  "))
 }
 
 func entryRow(at string, e activity.Entry) []string {

@@ -2,7 +2,6 @@ package cmd
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -85,11 +84,6 @@ func (a *app) runFind(cmd *cobra.Command, i *instance, s admin.Search, limit int
 
 func (a *app) printFound(i *instance, h admin.Hit) error {
 	j := h.Job
-	if a.json {
-		return a.out.json(foundJob{j.Queue, j.ID, j.Type, j.Key, j.State(), job.Time{Time: j.CreateTime}, h.In, h.Text})
-	}
-	a.out.line("%s", strings.Join([]string{
-		j.Queue + "/" + strconv.FormatInt(j.ID, 10), cell(j.Type), cell(j.Key), string(j.State()), i.local(j.CreateTime), h.In + ": " + cell(h.Text),
-	}, "  "))
-	return a.out.err
+	return a.print(foundJob{j.Queue, j.ID, j.Type, j.Key, j.State(), job.Time{Time: j.CreateTime}, h.In, h.Text},
+		"%s/%d  %s  %s  %s  %s  %s: %s", j.Queue, j.ID, cell(j.Type), cell(j.Key), j.State(), i.local(j.CreateTime), h.In, cell(h.Text))
 }

@@ -37,10 +37,8 @@ func (a *app) listQueues(ctx context.Context, i *instance) error {
 		if is, err = admin.Of(q).Paused(ctx); err != nil {
 			break
 		}
-		if a.json {
-			err = errors.Join(err, a.out.json(listedQueue{q.Name, is}))
-		} else {
-			a.out.line("%s%s", q.Name, map[bool]string{true: "  paused"}[is])
+		if err = a.print(listedQueue{q.Name, is}, "%s%s", q.Name, map[bool]string{true: "  paused"}[is]); err != nil {
+			break
 		}
 	}
 	return errors.Join(append(failed, err)...)

@@ -140,11 +140,7 @@ var version = ""
 
 func (a *app) versionCommand() *cobra.Command {
 	return command("version", func(*cobra.Command, []string) error {
-		if a.json {
-			return a.out.json(map[string]string{"version": versionText()})
-		}
-		a.out.line("hipq %s", versionText())
-		return nil
+		return a.print(map[string]string{"version": versionText()}, "hipq %s", versionText())
 	})
 }
 

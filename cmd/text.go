@@ -76,6 +76,15 @@ func (o *output) json(v any) error {
 	return err
 }
 
+// print prints an object with --json, else a line.
+func (a *app) print(object any, format string, args ...any) error {
+	if a.json {
+		return a.out.json(object)
+	}
+	a.out.line(format, args...)
+	return a.out.err
+}
+
 // local formats a time in the config's zone, with the zone's name.
 func (i *instance) local(t time.Time) string { return zonedTime(t, i.Location) }
 
