@@ -36,7 +36,8 @@ func (a *app) printMetrics(instance string, r monitored) error {
 		g.set("hipq_failed_jobs", "Jobs that failed for good and were neither retried nor dismissed.", float64(t.Failed), of...)
 	}
 	for _, t := range r.Retrying {
-		g.set("hipq_retrying_jobs", "Jobs that have had an attempt and wait for the next one.", float64(t.Jobs), "queue", t.Queue, "job_type", t.JobType)
+		g.set("hipq_retrying_jobs", "Jobs that have had an attempt and wait for the next one.", float64(t.Jobs),
+			"queue", t.Queue, "job_type", t.JobType)
 	}
 	for _, d := range s.Divisions {
 		g.shards(d)

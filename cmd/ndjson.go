@@ -84,13 +84,13 @@ func (a *app) enqueueNDJSON(cmd *cobra.Command, o enqueueOptions) error {
 	}
 	return a.open(cmd, brief, func(i *instance) error {
 		n := &ndjson{
-			cmd: cmd, onDuplicate: job.OnDuplicate(o.onDuplicate), i: i, file: file, again: again, queues: map[string]*queue.Queue{}, types: map[string]accepted{},
+			cmd: cmd, onDuplicate: job.OnDuplicate(o.onDuplicate), i: i, file: file, again: again, added: a.moveBar,
+			queues: map[string]*queue.Queue{}, types: map[string]accepted{},
 		}
 		if o.dryRun {
 			n.would, n.counts.DryRun = map[[3]string]bool{}, true
 		}
 		a.startBar("enqueue", all)
-		n.added = a.moveBar
 		err := n.read(from)
 		if a.endBar(); err != nil {
 			return n.stopped(err)

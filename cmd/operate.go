@@ -125,7 +125,8 @@ func (a *app) operate(cmd *cobra.Command, i *instance, q *queue.Queue, o operati
 		switch jobs := texts.Count(len(all), "job"); {
 		case o.yes || o.dryRun:
 		case !a.out.isTerminal() || a.json:
-			return usagef("%s: no terminal to ask on: %s of %s would be %s; add --yes to do it, or --dry-run to list them", o.verb, jobs, q.Name, o.result)
+			return usagef("%s: no terminal to ask on: %s of %s would be %s; add --yes to do it, or --dry-run to list them",
+				o.verb, jobs, q.Name, o.result)
 		default:
 			err = a.confirm(cmd.Context(), fmt.Sprintf("%s %s of %s", o.verb, jobs, q.Name))
 		}

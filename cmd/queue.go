@@ -20,7 +20,7 @@ func (a *app) queuesCommand() *cobra.Command {
 		return a.open(cmd, brief, func(i *instance) error { return a.listQueues(cmd.Context(), i) })
 	})
 	c.Aliases = []string{"queue"}
-	c.AddCommand(a.pauseQueueCommand(pausing{"queues", true, false}), a.pauseQueueCommand(pausing{"queues", false, false}))
+	c.AddCommand(a.pauseQueueCommand(true), a.pauseQueueCommand(false))
 	return c
 }
 
@@ -44,8 +44,8 @@ func (a *app) listQueues(ctx context.Context, i *instance) error {
 	return errors.Join(append(failed, err)...)
 }
 
-func (a *app) pauseQueueCommand(p pausing) *cobra.Command {
-	all := false
+func (a *app) pauseQueueCommand(pause bool) *cobra.Command {
+	p, all := pausing{of: "queues", paused: pause}, false
 	c := command(p.of+"_"+p.verb(), func(cmd *cobra.Command, args []string) error {
 		if all == (len(args) > 0) {
 			return misread{errors.New("name queues, or give --all"), cmd}

@@ -13,8 +13,8 @@ import (
 )
 
 func (a *app) retryCommand() *cobra.Command {
-	again := false
-	c := a.operateCommand("retry", "retried", []admin.Status{admin.Failed}, []admin.Status{admin.Closed, admin.Finished}, func(cmd *cobra.Command, o *operation) error {
+	again, others := false, []admin.Status{admin.Closed, admin.Finished}
+	c := a.operateCommand("retry", "retried", []admin.Status{admin.Failed}, others, func(cmd *cobra.Command, o *operation) error {
 		if !again && o.state != "" && o.state != string(admin.Failed) {
 			return usagef("--state %s: add --again to retry jobs that finished, or were retried or dismissed", o.state)
 		}

@@ -22,9 +22,7 @@ func (a *app) schedulesCommand() *cobra.Command {
 	c := command("schedules", func(cmd *cobra.Command, _ []string) error {
 		return a.open(cmd, brief, func(i *instance) error { return a.listSchedules(cmd, i) })
 	})
-	c.AddCommand(
-		a.pauseScheduleCommand(pausing{"schedules", true, false}), a.pauseScheduleCommand(pausing{"schedules", false, false}), a.scheduleRunCommand(),
-	)
+	c.AddCommand(a.pauseScheduleCommand(true), a.pauseScheduleCommand(false), a.scheduleRunCommand())
 	return c
 }
 
@@ -188,7 +186,8 @@ func (s scheduled) remark(i *instance, now time.Time) string {
 	return strings.Join(said, ", ")
 }
 
-func (a *app) pauseScheduleCommand(p pausing) *cobra.Command {
+func (a *app) pauseScheduleCommand(pause bool) *cobra.Command {
+	p := pausing{of: "schedules", paused: pause}
 	c := command(p.of+"_"+p.verb(), func(cmd *cobra.Command, args []string) error {
 		return a.open(cmd, brief, func(i *instance) error { return a.pauseSchedules(cmd, i, args, p) })
 	})

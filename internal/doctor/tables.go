@@ -81,7 +81,8 @@ func made(
 		case err != nil:
 			return trouble(err)
 		case len(old) > 0:
-			return found(Wrong, "of another version of hipq, or of a user that no longer exists or has lost its rights: "+strings.Join(old, ", ")).but("run hipq init")
+			return found(Wrong, "of another version of hipq, or of a user that no longer exists or has lost its rights: "+strings.Join(old, ", ")).
+				but("run hipq init")
 		case len(unseen) > 0 && (p.isSQLite() || p.has(ctx, right)):
 			return found(Wrong, fmt.Sprintf("%d are missing%s: %s", len(unseen), gone, names)).but("run hipq init")
 		case seen == 0:
