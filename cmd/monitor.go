@@ -11,10 +11,9 @@ import (
 )
 
 type monitorOptions struct {
-	at, output, to, report string
-	timeout                time.Duration
-	again                  bool
-	missing                missingOptions
+	at, output, to, report, since string
+	timeout                       time.Duration
+	again, missing, dryRun        bool
 }
 
 func (a *app) monitorCommand() *cobra.Command {
@@ -29,8 +28,10 @@ func (a *app) monitorCommand() *cobra.Command {
 	f.BoolVar(&a.checking, "check", false, "print one line for a monitoring system, and aggregate nothing")
 	durationVar(f, &o.timeout, "timeout", "10s", "how long --check may take")
 	f.StringVar(&o.report, "report", "", "write the report as an HTML page to this file, replacing it; - prints it")
-	o.missing.flags(c)
-	for _, name := range []string{"check", "output", "to", "report"} {
+	f.BoolVar(&o.missing, "missing", false, "aggregate the missed hours that still have activity, oldest first")
+	f.StringVar(&o.since, "since", "7d", "with --missing: only hours since this time: "+agoUsage)
+	f.BoolVar(&o.dryRun, "dry-run", false, "with --missing: say which hours it would aggregate, and aggregate none; exit 1 if there are none")
+	for _, name := range []string{"at", "again", "check", "output", "to", "report"} {
 		c.MarkFlagsMutuallyExclusive("missing", name)
 	}
 	return c
@@ -43,8 +44,10 @@ func (a *app) runMonitor(cmd *cobra.Command, o monitorOptions) error {
 		}
 		return a.runCheck(cmd, o.timeout)
 	}
-	if err := o.missing.check(cmd); err != nil {
-		return err
+	for _, name := range []string{"since", "dry-run"} {
+		if !o.missing && cmd.Flags().Changed(name) {
+			return usagef("--%s needs --missing", name)
+		}
 	}
 	if o.to == standardOutput {
 		o.to = ""
@@ -60,13 +63,13 @@ func (a *app) runMonitor(cmd *cobra.Command, o monitorOptions) error {
 	c.Database.Patient = true
 	run := func() error {
 		return connect(cmd.Context(), c, func(i *instance) error {
-			if o.missing.all {
-				return a.aggregateMissing(cmd, i, o.missing)
+			if o.missing {
+				return a.aggregateMissing(cmd, i, o)
 			}
 			return a.aggregateHour(cmd, i, format, o)
 		})
 	}
-	if o.at != "" || o.missing.all {
+	if o.at != "" || o.missing {
 		return run()
 	}
 	return a.mailOutage(c, nil, worker.Summary{}, a.pinged(cmd, c.MonitorPing, run))
