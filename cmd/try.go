@@ -27,8 +27,7 @@ import (
 const triedID = 9_000_000_000_000_000
 
 type tryOptions struct {
-	data, key     string
-	timeout       time.Duration
+	enqueueOptions
 	id            int64
 	attempt, jobs int
 }
@@ -154,7 +153,7 @@ func (i *instance) typeWithHandler(name, jobType string) (t job.Type, h config.H
 }
 
 func (a *app) madeUp(cmd *cobra.Command, i *instance, name string, t job.Type, o tryOptions) (*job.Job, error) {
-	n, err := a.newJob(cmd, t.Name, enqueueOptions{data: o.data, key: o.key, timeout: o.timeout}, i)
+	n, err := a.newJob(cmd, t.Name, o.enqueueOptions, i)
 	if err == nil {
 		err = n.Check()
 	}

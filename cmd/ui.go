@@ -33,18 +33,19 @@ import (
 )
 
 type uiOptions struct {
-	listen, proxy, base string
-	readOnly, noBrowser bool
+	ui.Options
+	listen    string
+	noBrowser bool
 }
 
 func (a *app) uiCommand() *cobra.Command {
 	var o uiOptions
 	c := command("ui", func(cmd *cobra.Command, _ []string) error {
-		if cmd.Flags().Changed("behind-proxy") && !headerName().MatchString(o.proxy) {
-			return usagef("--behind-proxy: %q is not a header's name; write X-Remote-User or the like", o.proxy)
+		if cmd.Flags().Changed("behind-proxy") && !headerName().MatchString(o.UserHeader) {
+			return usagef("--behind-proxy: %q is not a header's name; write X-Remote-User or the like", o.UserHeader)
 		}
-		if o.base = strings.TrimSuffix(o.base, "/"); o.base != "" && !basePath().MatchString(o.base) {
-			return usagef("--base-path: %q is not a path; write /hipq or the like", o.base)
+		if o.Base = strings.TrimSuffix(o.Base, "/"); o.Base != "" && !basePath().MatchString(o.Base) {
+			return usagef("--base-path: %q is not a path; write /hipq or the like", o.Base)
 		}
 		listener, err := o.socket(cmd.Context())
 		if err != nil {
@@ -55,10 +56,10 @@ func (a *app) uiCommand() *cobra.Command {
 	})
 	f := c.Flags()
 	f.StringVar(&o.listen, "listen", "127.0.0.1:0", "where: a port, an address, or unix:PATH of a socket (port 0: a free one)")
-	f.BoolVar(&o.readOnly, "read-only", false, "change nothing")
+	f.BoolVar(&o.ReadOnly, "read-only", false, "change nothing")
 	f.BoolVar(&o.noBrowser, "no-browser", false, "only print the address")
-	f.StringVar(&o.base, "base-path", "", "the path at which a proxy has the pages, such as /hipq")
-	f.StringVar(&o.proxy, "behind-proxy", "", "the header in which a proxy that checks who asks gives the person's name; no token is needed then")
+	f.StringVar(&o.Base, "base-path", "", "the path at which a proxy has the pages, such as /hipq")
+	f.StringVar(&o.UserHeader, "behind-proxy", "", "the header in which a proxy that checks who asks gives the person's name; no token is needed then")
 	return c
 }
 
@@ -97,29 +98,28 @@ func (c *limitedConn) Close() error {
 }
 
 func (a *app) runUI(cmd *cobra.Command, i *instance, o uiOptions, listener net.Listener) error {
-	opts := ui.Options{ReadOnly: o.readOnly, UserHeader: o.proxy, Base: o.base}
-	address := url.URL{Scheme: "http", Host: listener.Addr().String(), Path: o.base + "/"}
+	address := url.URL{Scheme: "http", Host: listener.Addr().String(), Path: o.Base + "/"}
 	if tcp, ok := listener.Addr().(*net.TCPAddr); ok {
-		opts.Port = strconv.Itoa(tcp.Port)
+		o.Port = strconv.Itoa(tcp.Port)
 		if !tcp.IP.IsLoopback() {
-			a.warn(fmt.Errorf("a program that reaches %s can write the header %s, and so be anybody; listen on unix:PATH or 127.0.0.1 if the proxy is on this host, or let a firewall admit only the proxy", listener.Addr(), o.proxy))
+			a.warn(fmt.Errorf("a program that reaches %s can write the header %s, and so be anybody; listen on unix:PATH or 127.0.0.1 if the proxy is on this host, or let a firewall admit only the proxy", listener.Addr(), o.UserHeader))
 		}
 	}
-	if o.proxy == "" {
-		opts.Token = rand.Text()
-		address.RawQuery = url.Values{"token": {opts.Token}}.Encode()
+	if o.UserHeader == "" {
+		o.Token = rand.Text()
+		address.RawQuery = url.Values{"token": {o.Token}}.Encode()
 	}
 	server := &http.Server{
-		Handler: ui.New(cmd.Context(), a.uiInstance(cmd, i), opts).Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute,
+		Handler: ui.New(cmd.Context(), a.uiInstance(cmd, i), o.Options).Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute,
 		BaseContext: func(net.Listener) context.Context { return cmd.Context() },
 	}
 	switch {
 	case listener.Addr().Network() != "unix":
 		a.out.line("hipq ui: %s", address.String())
-		if !o.noBrowser && o.proxy == "" && a.out.isTerminal() {
+		if !o.noBrowser && o.UserHeader == "" && a.out.isTerminal() {
 			defer browse(address.String())()
 		}
-	case o.proxy == "":
+	case o.UserHeader == "":
 		a.out.line("hipq ui listens on %s; open %s there", strings.TrimPrefix(o.listen, "unix:"), address.RequestURI())
 	default:
 		a.out.line("hipq ui listens on %s", strings.TrimPrefix(o.listen, "unix:"))
@@ -162,7 +162,7 @@ func (o uiOptions) socket(ctx context.Context) (net.Listener, error) {
 		return nil, usagef("--listen: %w", err)
 	}
 	ip, notIP := netip.ParseAddr(host)
-	if local := host == "localhost" || notIP == nil && ip.IsLoopback(); !local && o.proxy == "" {
+	if local := host == "localhost" || notIP == nil && ip.IsLoopback(); !local && o.UserHeader == "" {
 		return nil, usagef("--listen %s: others than this host could ask; add --behind-proxy HEADER, or use an SSH tunnel", o.listen)
 	}
 	listener, err := listen.Listen(ctx, "tcp", address)
