@@ -73,7 +73,9 @@ func (a *app) runActivity(cmd *cobra.Command, i *instance, f activityFlags) (err
 			},
 			Back: func() { a.printWarning("the database can be read again") },
 		}
-		return log.Follow(cmd.Context(), by, o, func(e activity.Entry) error { return a.printEntry(i, e) })
+		return log.Follow(cmd.Context(), by, o, func(e activity.Entry) error {
+			return a.print(e.JSON(), "%s", strings.Join(texts.Map(entryRow(i.local(e.At), e), cell), "  "))
+		})
 	}
 	if a.json {
 		return log.Find(cmd.Context(), by, func(e activity.Entry) error { return a.out.json(e.JSON()) })
@@ -132,10 +134,6 @@ func (i *instance) newest(ctx context.Context, by activity.Filter) (found []acti
 	}
 	slices.SortFunc(found, func(a, b activity.Entry) int { return cmp.Compare(a.ID, b.ID) })
 	return found[max(0, len(found)-by.Limit):], back, err
-}
-
-func (a *app) printEntry(i *instance, e activity.Entry) error {
-	return a.print(e.JSON(), "%s", strings.Join(texts.Map(entryRow(i.local(e.At), e), cell), "  "))
 }
 
 func entryRow(at string, e activity.Entry) []string {

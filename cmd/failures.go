@@ -29,22 +29,16 @@ func (a *app) failuresCommand() *cobra.Command {
 			return newTable(a.out, "QUEUE", "ID", "TYPE", "KEY", "ATTEMPT", i.zoned("FAILED"), "RETRY", "ERROR").
 				narrowing([]string{"TYPE", "KEY", "ERROR"}, []string{"ATTEMPT", i.zoned("FAILED"), "KEY", "QUEUE", "RETRY"})
 		}, func(i *instance, j *job.Job) []string {
-			return []string{
-				j.Queue, strconv.FormatInt(j.ID, 10), j.Type, j.Key, strconv.Itoa(j.Attempt), i.localCell(j.UpdateTime), i.retryCell(j), problem(j),
+			retry := links(j)
+			if j.State() == job.Retry {
+				retry = "at " + i.localCell(j.ScheduledRunTime)
 			}
+			return []string{j.Queue, number(j.ID), j.Type, j.Key, strconv.Itoa(j.Attempt), i.localCell(j.UpdateTime), retry, problem(j)}
 		})
 	})
 	f.add(c, filterOfJobs(tableRows, admin.Failed, admin.Retry, admin.Closed))
 	c.Flags().BoolVar(&single, "jobs", false, "list the jobs one by one")
 	return c
-}
-
-// retryCell says when a failed job will be retried, or that it was retried or dismissed.
-func (i *instance) retryCell(j *job.Job) string {
-	if j.State() == job.Retry {
-		return "at " + i.localCell(j.ScheduledRunTime)
-	}
-	return links(j)
 }
 
 type failureKind struct {

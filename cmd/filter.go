@@ -87,17 +87,6 @@ func (f *filterFlags) check(a *app, cmd *cobra.Command) error {
 	return nil
 }
 
-// ofQueue returns the queue's name from --queue or the argument; empty is all queues.
-func (f *filterFlags) ofQueue(args []string) (string, error) {
-	switch {
-	case len(args) == 0:
-		return f.queue, nil
-	case f.queue != "":
-		return "", usagef("--queue: the argument %q names the queue already; leave out one of the two", args[0])
-	}
-	return args[0], nil
-}
-
 func (f *filterFlags) jobs(cmd *cobra.Command, i *instance, queues []*queue.Queue) (admin.Filter, error) {
 	since, until, err := f.resolve(cmd, i, queues)
 	return admin.Filter{

@@ -48,15 +48,17 @@ func filterOfJobs(limit int, standings ...admin.Status) filtered {
 func (a *app) openJobs(
 	cmd *cobra.Command, args []string, f *filterFlags, do func(*instance, []*queue.Queue, admin.Filter, []admin.Status) error,
 ) error {
-	name, err := f.ofQueue(args)
-	if err == nil {
-		err = f.check(a, cmd)
+	switch {
+	case len(args) > 0 && f.queue != "":
+		return usagef("--queue: the argument %q names the queue already; leave out one of the two", args[0])
+	case len(args) > 0:
+		f.queue = args[0]
 	}
-	if err != nil {
+	if err := f.check(a, cmd); err != nil {
 		return err
 	}
 	return a.open(cmd, patient, func(i *instance) error {
-		queues, err := i.named(cmd.Context(), name)
+		queues, err := i.named(cmd.Context(), f.queue)
 		if err != nil {
 			return err
 		}

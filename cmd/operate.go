@@ -143,13 +143,17 @@ func (a *app) operate(cmd *cobra.Command, i *instance, q *queue.Queue, o operati
 		defer a.endBar()
 		d.quiet = a.err.bar != nil && a.out.isTerminal()
 	}
-	for batch := range slices.Chunk(all, d.batch) {
-		err := cmd.Context().Err()
-		if err == nil {
-			err = a.operateBatch(cmd.Context(), batch, &d)
-		}
-		if err != nil {
+	for ids := range slices.Chunk(all, d.batch) {
+		batch := texts.Map(ids, func(id int64) *change { return &change{Queue: q.Name, ID: id, Result: d.result, DryRun: d.dryRun} })
+		refused, err := d.try(cmd.Context(), batch)
+		if err != nil { // one that would affect every job
 			return d.brokenOff(cmd.Context(), err)
+		}
+		d.done += len(batch)
+		for n, c := range batch {
+			if err := a.tellChange(c, refused[n], &d); err != nil {
+				return d.brokenOff(cmd.Context(), err)
+			}
 		}
 		a.moveBar(d.done)
 	}
@@ -206,6 +210,9 @@ func (a *app) summarize(d operated) error {
 
 // try changes some jobs, or predicts the results in a dry run. Jobs selected by a filter would not be refused.
 func (d *operated) try(ctx context.Context, batch []*change) (refused []error, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	refused = make([]error, len(batch))
 	if !d.dryRun {
 		err = d.do(ctx, admin.Of(d.q).By(operator()).Among(len(d.all)), texts.Map(batch, func(c *change) int64 { return c.ID }), batch)
@@ -230,22 +237,6 @@ func (d *operated) try(ctx context.Context, batch []*change) (refused []error, e
 		}
 	}
 	return refused, nil
-}
-
-// operateBatch returns only errors that would affect every job.
-func (a *app) operateBatch(ctx context.Context, ids []int64, d *operated) error {
-	batch := texts.Map(ids, func(id int64) *change { return &change{Queue: d.q.Name, ID: id, Result: d.result, DryRun: d.dryRun} })
-	refused, err := d.try(ctx, batch)
-	if err != nil {
-		return err
-	}
-	d.done += len(batch)
-	for n, c := range batch {
-		if err := a.tellChange(c, refused[n], d); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func (a *app) tellChange(c *change, refused error, d *operated) error {
