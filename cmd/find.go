@@ -63,7 +63,10 @@ func (a *app) runFind(cmd *cobra.Command, i *instance, s admin.Search, limit int
 		}
 		a.endBar()
 		for _, h := range part.Hits {
-			if err := a.printFound(i, h); err != nil {
+			j := h.Job
+			err := a.print(foundJob{j.Queue, j.ID, j.Type, j.Key, j.State(), job.Time{Time: j.CreateTime}, h.In, h.Text},
+				"%s/%d  %s  %s  %s  %s  %s: %s", j.Queue, j.ID, cell(j.Type), cell(j.Key), j.State(), i.local(j.CreateTime), h.In, cell(h.Text))
+			if err != nil {
 				return err
 			}
 		}
@@ -80,10 +83,4 @@ func (a *app) runFind(cmd *cobra.Command, i *instance, s admin.Search, limit int
 		a.out.line("--limit 0 searches everything, --after '%s' continues", s.After)
 	}
 	return nil
-}
-
-func (a *app) printFound(i *instance, h admin.Hit) error {
-	j := h.Job
-	return a.print(foundJob{j.Queue, j.ID, j.Type, j.Key, j.State(), job.Time{Time: j.CreateTime}, h.In, h.Text},
-		"%s/%d  %s  %s  %s  %s  %s: %s", j.Queue, j.ID, cell(j.Type), cell(j.Key), j.State(), i.local(j.CreateTime), h.In, cell(h.Text))
 }

@@ -12,10 +12,6 @@ import (
 	"github.com/hipq/hipq/internal/texts"
 )
 
-func (a *app) manCommand() *cobra.Command {
-	return command("man", func(_ *cobra.Command, args []string) error { return writeMan(args[0]) })
-}
-
 func writeMan(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err

@@ -101,7 +101,8 @@ func (a *app) root() *cobra.Command {
 		a.monitorCommand(), a.uiCommand())
 	group(root, "Act", a.retryCommand(), a.dismissCommand(), a.cancelCommand(), a.rescheduleCommand(), a.completeCommand(), a.failCommand(),
 		a.queuesCommand(), a.schedulesCommand(), a.purgeCommand())
-	group(root, "Set up", a.initCommand(), a.configCommand(), a.doctorCommand(), a.completionCommand(), a.manCommand(), a.versionCommand())
+	group(root, "Set up", a.initCommand(), a.configCommand(), a.doctorCommand(), a.completionCommand(),
+		command("man", func(_ *cobra.Command, args []string) error { return writeMan(args[0]) }), command("version", a.printVersion))
 	root.AddCommand(a.guardCommand(), a.quarantineCommand())
 	root.SetHelpCommandGroupID("Set up")
 	root.SetFlagErrorFunc(misreadFlag)
@@ -138,10 +139,8 @@ func (a *app) load(cmd *cobra.Command) (*config.Config, error) {
 // version is set by the linker.
 var version = ""
 
-func (a *app) versionCommand() *cobra.Command {
-	return command("version", func(*cobra.Command, []string) error {
-		return a.print(map[string]string{"version": versionText()}, "hipq %s", versionText())
-	})
+func (a *app) printVersion(*cobra.Command, []string) error {
+	return a.print(map[string]string{"version": versionText()}, "hipq %s", versionText())
 }
 
 // versionText is the linker's version, else the one that go install records.

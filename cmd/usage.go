@@ -85,7 +85,7 @@ func checkFlag(f *pflag.Flag) error {
 	case value == "" && f.Name != "data": // empty data is valid
 		return usagef("--%s is empty; give it a value, or leave it out", f.Name)
 	case words != nil && !slices.Contains(words, value):
-		return noneOf("--"+f.Name, value, words)
+		return unknown(fmt.Errorf("--%s: %q is not one of %s", f.Name, value, list(words)), value, words)
 	case d != nil && d.err != nil:
 		return usagef("--%s: %w", f.Name, d.err)
 	case d != nil && d.positive && *d.to == 0:
@@ -276,12 +276,7 @@ func unknown(err error, name string, known []string) error {
 	return usageError{meant(err, config.Nearest(name, known))}
 }
 
-// noneOf refuses a value that is not among words. what is the flag or argument that had it.
-func noneOf[T ~string](what string, got T, words []T) error {
-	return unknown(fmt.Errorf("%s: %q is not one of %s", what, got, list(words)), string(got), asStrings(words))
-}
-
-func list[T ~string](words []T) string { return strings.Join(asStrings(words), ", ") }
+func list(words []string) string { return strings.Join(words, ", ") }
 
 func and(words []string) string {
 	last := len(words) - 1
