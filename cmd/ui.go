@@ -136,36 +136,32 @@ func (a *app) runUI(cmd *cobra.Command, i *instance, o uiOptions, listener net.L
 
 // socket listens. Without a proxy that lets people in, only this host may ask.
 func (o uiOptions) socket(ctx context.Context) (net.Listener, error) {
-	var listen net.ListenConfig
-	if path, unix := strings.CutPrefix(o.listen, "unix:"); unix {
-		if path == "" {
-			return nil, usagef("--listen: unix: needs the path of a socket")
-		}
+	network, address := "unix", strings.TrimPrefix(o.listen, "unix:")
+	switch {
+	case address == "":
+		return nil, usagef("--listen: unix: needs the path of a socket")
+	case address != o.listen:
 		defer process.Umask(process.Umask(0o117)) // the mode 0660: the group is the proxy's
-		listener, err := listen.Listen(ctx, "unix", path)
-		if errors.Is(err, syscall.EADDRINUSE) && !answers(ctx, path) { // left by a hipq ui that was killed
-			if err = os.Remove(path); err == nil {
-				listener, err = listen.Listen(ctx, "unix", path)
-			}
+	default:
+		if network = "tcp"; !strings.Contains(address, ":") {
+			address = "127.0.0.1:" + address
 		}
+		host, _, err := net.SplitHostPort(address)
 		if err != nil {
 			return nil, usagef("--listen: %w", err)
 		}
-		return listener, nil
+		ip, notIP := netip.ParseAddr(host)
+		if local := host == "localhost" || notIP == nil && ip.IsLoopback(); !local && o.UserHeader == "" {
+			return nil, usagef("--listen %s: others than this host could ask; add --behind-proxy HEADER, or use an SSH tunnel", o.listen)
+		}
 	}
-	address := o.listen
-	if !strings.Contains(address, ":") {
-		address = "127.0.0.1:" + address
+	var listen net.ListenConfig
+	listener, err := listen.Listen(ctx, network, address)
+	if network == "unix" && errors.Is(err, syscall.EADDRINUSE) && !answers(ctx, address) { // left by a hipq ui that was killed
+		if err = os.Remove(address); err == nil {
+			listener, err = listen.Listen(ctx, network, address)
+		}
 	}
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, usagef("--listen: %w", err)
-	}
-	ip, notIP := netip.ParseAddr(host)
-	if local := host == "localhost" || notIP == nil && ip.IsLoopback(); !local && o.UserHeader == "" {
-		return nil, usagef("--listen %s: others than this host could ask; add --behind-proxy HEADER, or use an SSH tunnel", o.listen)
-	}
-	listener, err := listen.Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, usagef("--listen: %w", err)
 	}
