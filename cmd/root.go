@@ -93,8 +93,8 @@ func (a *app) root() *cobra.Command {
 	flags.StringVar(&a.configFile, "config", "", "the config file (default: $HIPQ_CONFIG, ./hipq.yaml, ~/.config/hipq/hipq.yaml, /etc/hipq/hipq.yaml)")
 	flags.BoolVar(&a.json, "json", false, "print JSON with stable fields, times in RFC 3339, UTC")
 	flags.BoolVarP(&a.verbose, "verbose", "v", false, "say on stderr what hipq does")
-	flags.StringVar(&a.color, "color", colorAuto, "colour states: auto (on a terminal, unless NO_COLOR is set), always or never")
-	_ = flags.SetAnnotation("color", wordsOfFlag, colors)
+	flags.StringVar(&a.color, "color", "auto", "colour states: auto (on a terminal, unless NO_COLOR is set), always or never")
+	_ = flags.SetAnnotation("color", wordsOfFlag, []string{"auto", "always", "never"})
 	group(root, "Run", a.enqueueCommand(), a.workCommand(), a.runCommand(), a.tryCommand())
 	group(root, "Look", a.statusCommand(), a.jobsCommand(), a.findCommand(), a.failuresCommand(),
 		command("show", a.aboutJob(a.runShow)), command("why", a.aboutJob(a.runWhy)), a.activityCommand(),
