@@ -35,7 +35,8 @@ func (a *app) activityCommand() *cobra.Command {
 		}
 		return a.open(cmd, patient, func(i *instance) error { return a.runActivity(cmd, i, f) })
 	})
-	f.add(c, filtered{what: "entries", happened: "of what happened", states: asStrings(activity.States), limit: tableRows})
+	f.add(c.Flags(), "entries", "of what happened", asStrings(activity.States))
+	c.Flags().IntVar(&f.limit, "limit", tableRows, "only the newest N (0: all; the default for --json)")
 	c.Flags().Int64Var(&f.job, "job", 0, "only entries of the job with this id")
 	c.Flags().StringVar(&f.worker, "worker", "", "only entries of the worker with this id")
 	c.Flags().BoolVar(&f.follow, "follow", false, "continue with new entries")

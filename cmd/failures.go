@@ -36,7 +36,8 @@ func (a *app) failuresCommand() *cobra.Command {
 			return []string{j.Queue, number(j.ID), j.Type, j.Key, strconv.Itoa(j.Attempt), i.localCell(j.UpdateTime), retry, problem(j)}
 		})
 	})
-	f.add(c, filterOfJobs(tableRows, admin.Failed, admin.Retry, admin.Closed))
+	f.addOfJobs(c.Flags(), admin.Failed, admin.Retry, admin.Closed)
+	c.Flags().IntVar(&f.limit, "limit", tableRows, "only the newest N of each queue (0: all; the default for --json)")
 	c.Flags().BoolVar(&single, "jobs", false, "list the jobs one by one")
 	return c
 }

@@ -23,19 +23,6 @@ type filterFlags struct {
 	limit, shard int
 	// unless holds the states of jobs that are listed without --state; nil is all.
 	unless []admin.Status
-	of     filtered
-}
-
-type filtered struct {
-	// what names the results, such as jobs. happened describes for the help what --since and --until compare.
-	what, happened string
-	// states are the values of --state.
-	states []string
-	// limit is the default of --limit; 0 is all. each is a phrase for the help if the limit is per queue.
-	limit int
-	each  string
-	// fingerprinted adds the flag --fingerprint.
-	fingerprinted bool
 }
 
 // wordsOfFlag annotates a flag with its possible values, for checkFlag and completion.
@@ -43,25 +30,23 @@ const wordsOfFlag = "hipq_words"
 
 const noShard = -1
 
-func (f *filterFlags) add(c *cobra.Command, of filtered) {
-	f.of, f.shard = of, noShard
-	flags, only := c.Flags(), "only "+of.what+" "
+// add adds the flags but --limit. what names the results, and happened says what --since and --until compare.
+func (f *filterFlags) add(flags *pflag.FlagSet, what, happened string, states []string) {
+	f.shard = noShard
+	only := "only " + what + " "
 	flags.StringVar(&f.queue, "queue", "", only+"of this queue")
 	flags.StringVar(&f.jobType, "type", "", only+"of this job type")
 	flags.StringVar(&f.key, "key", "", only+"with this job key")
-	flags.StringVar(&f.state, "state", "", only+"that are: "+list(of.states))
-	_ = flags.SetAnnotation("state", wordsOfFlag, of.states)
+	flags.StringVar(&f.state, "state", "", only+"that are: "+list(states))
+	_ = flags.SetAnnotation("state", wordsOfFlag, states)
 	flags.StringVar(&f.errorText, "error", "", only+"whose error contains this text")
-	if of.fingerprinted {
-		flags.StringVar(&f.fingerprint, "fingerprint", "", only+"with this fingerprint, eight hex digits from hipq failures")
-	}
-	flags.StringVar(&f.since, "since", "", only+of.happened+" since: "+agoUsage)
-	flags.StringVar(&f.until, "until", "", only+of.happened+" before this time")
-	all := "(0: all)"
-	if of.limit > 0 {
-		all = "(0: all; the default for --json)"
-	}
-	flags.IntVar(&f.limit, "limit", of.limit, "only the newest N"+of.each+" "+all)
+	flags.StringVar(&f.since, "since", "", only+happened+" since: "+agoUsage)
+	flags.StringVar(&f.until, "until", "", only+happened+" before this time")
+}
+
+func (f *filterFlags) addOfJobs(flags *pflag.FlagSet, standings ...admin.Status) {
+	f.add(flags, "jobs", "whose last transition was", asStrings(standings))
+	flags.StringVar(&f.fingerprint, "fingerprint", "", "only jobs with this fingerprint, eight hex digits from hipq failures")
 }
 
 // narrows reports whether a flag selects some of a queue's jobs.
@@ -186,9 +171,10 @@ func (a *app) operateCommand(
 		}
 		return a.aboutQueue(cmd, patient, o.queue, func(i *instance, q *queue.Queue) error { return a.operate(cmd, i, q, o) })
 	})
-	o.add(c, filterOfJobs(0, slices.Concat(does, takes)...))
 	f := c.Flags()
+	o.addOfJobs(f, slices.Concat(does, takes)...)
 	f.Lookup("queue").Usage = "the queue, instead of QUEUE"
+	f.IntVar(&o.limit, "limit", 0, "only the newest N (0: all)")
 	f.BoolVar(&o.all, "all", false, "all jobs of the queue that qualify; it asks first")
 	f.BoolVar(&o.yes, "yes", false, "don't ask before changing the jobs that flags select; required without a terminal")
 	f.BoolVar(&o.dryRun, "dry-run", false, dryRunUsage)

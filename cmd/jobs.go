@@ -31,17 +31,10 @@ func (a *app) jobsCommand() *cobra.Command {
 			}
 		})
 	})
-	f.add(c, filterOfJobs(tableRows, slices.Concat(admin.Statuses, admin.Stored)...))
+	f.addOfJobs(c.Flags(), slices.Concat(admin.Statuses, admin.Stored)...)
+	c.Flags().IntVar(&f.limit, "limit", tableRows, "only the newest N of each queue (0: all; the default for --json)")
 	c.Flags().IntVar(&f.shard, "shard", noShard, "only jobs of this shard; the first is 0 (-1: all)")
 	return c
-}
-
-func filterOfJobs(limit int, standings ...admin.Status) filtered {
-	of := filtered{what: "jobs", happened: "whose last transition was", states: asStrings(standings), limit: limit, fingerprinted: true}
-	if limit > 0 {
-		of.each = " of each queue"
-	}
-	return of
 }
 
 // openJobs opens the instance and passes on the queues, the filter and the states of a list of jobs.
