@@ -107,7 +107,7 @@ func (a *app) listSchedules(cmd *cobra.Command, i *instance) error {
 	if a.json {
 		return nil
 	}
-	if err := t.end(); err != nil || !slices.Contains(t.narrow.gone, "REMARK") {
+	if err := t.end(); err != nil || !slices.Contains(t.gone, "REMARK") {
 		return err
 	}
 	for _, s := range all {
