@@ -32,7 +32,6 @@ const (
 
 var errInterrupted = errors.New("interrupted")
 
-// usageError is a mistake on the command line.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }

@@ -129,7 +129,6 @@ func refused(failure string) bool {
 	return invalid && !strings.HasPrefix(why, "job_data: ")
 }
 
-// retryAt says when jobs with a failed attempt are retried.
 func retryAt(i *instance, f admin.Failure) string {
 	if f.Jobs == 1 {
 		return "it will be retried at " + i.local(f.NextRetry.Time)

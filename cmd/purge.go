@@ -179,7 +179,6 @@ func (p *purging) run(ctx context.Context) error {
 	return nil
 }
 
-// keptNamed is how many jobs that can't be deleted are named.
 const keptNamed = 20
 
 const countLeft = 2 * time.Second

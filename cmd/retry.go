@@ -87,7 +87,6 @@ func wouldRetry(ctx context.Context) func(*queue.Queue, *job.Job, *change) error
 	}
 }
 
-// dryRunUsage is the usage of every command's --dry-run.
 const dryRunUsage = "say what would change, and change nothing; exit 1 if that is nothing"
 
 func (a *app) dismissCommand() *cobra.Command {

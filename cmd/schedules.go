@@ -61,7 +61,6 @@ type scheduled struct {
 	missed bool
 }
 
-// scheduleNames has the names of all schedules in the config or the database.
 func (i *instance) scheduleNames(rows map[string]scheduler.Row) []string {
 	names := slices.AppendSeq(i.ScheduleNames(), maps.Keys(rows))
 	slices.Sort(names)

@@ -189,7 +189,6 @@ func below(c *cobra.Command) string {
 	return name
 }
 
-// misread is a command line that could not be parsed.
 type misread struct {
 	error
 	command *cobra.Command

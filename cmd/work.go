@@ -63,7 +63,6 @@ func (a *app) workCommand() *cobra.Command {
 	return c
 }
 
-// settingFlags adds the flags that override settings of the config.
 func settingFlags(f *pflag.FlagSet) {
 	f.String("run-for", "55s", "how long to start new jobs")
 	f.Bool("linger", false, "look for new jobs until run-for is over")
