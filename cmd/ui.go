@@ -17,7 +17,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -70,33 +69,6 @@ var basePath = texts.Pattern(`^(/[A-Za-z0-9._~-]+)+$`)
 // connections is how many connections may be open at once, so that idle ones don't take all file descriptors.
 const connections = 400
 
-// limited accepts the next connection when fewer than its size are open.
-type limited struct {
-	net.Listener
-	open chan struct{}
-}
-
-type limitedConn struct {
-	net.Conn
-	closed sync.Once
-	of     limited
-}
-
-func (l limited) Accept() (net.Conn, error) {
-	l.open <- struct{}{}
-	c, err := l.Listener.Accept()
-	if err != nil {
-		<-l.open
-		return nil, err
-	}
-	return &limitedConn{Conn: c, of: l}, nil
-}
-
-func (c *limitedConn) Close() error {
-	c.closed.Do(func() { <-c.of.open })
-	return c.Conn.Close()
-}
-
 func (a *app) runUI(cmd *cobra.Command, i *instance, o uiOptions, listener net.Listener) error {
 	address := url.URL{Scheme: "http", Host: listener.Addr().String(), Path: o.Base + "/"}
 	if tcp, ok := listener.Addr().(*net.TCPAddr); ok {
@@ -109,9 +81,18 @@ func (a *app) runUI(cmd *cobra.Command, i *instance, o uiOptions, listener net.L
 		o.Token = rand.Text()
 		address.RawQuery = url.Values{"token": {o.Token}}.Encode()
 	}
+	open := make(chan struct{}, connections)
 	server := &http.Server{
 		Handler: ui.New(cmd.Context(), a.uiInstance(cmd, i), o.Options).Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute,
 		BaseContext: func(net.Listener) context.Context { return cmd.Context() },
+		ConnState: func(_ net.Conn, state http.ConnState) {
+			switch state {
+			case http.StateNew:
+				open <- struct{}{} // until there is room, the server accepts no other
+			case http.StateHijacked, http.StateClosed:
+				<-open
+			}
+		},
 	}
 	switch {
 	case listener.Addr().Network() != "unix":
@@ -125,7 +106,7 @@ func (a *app) runUI(cmd *cobra.Command, i *instance, o uiOptions, listener net.L
 		a.out.line("hipq ui listens on %s", strings.TrimPrefix(o.listen, "unix:"))
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(limited{listener, make(chan struct{}, connections)}) }()
+	go func() { ended <- server.Serve(listener) }()
 	select {
 	case err := <-ended:
 		return fmt.Errorf("serve: %w", err)
