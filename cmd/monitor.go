@@ -1,7 +1,6 @@
 package cmd
 
 import (
-	"bytes"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -49,8 +48,8 @@ func (a *app) runMonitor(cmd *cobra.Command, o monitorOptions) error {
 			return usagef("--%s needs --missing", name)
 		}
 	}
-	if o.to == standardOutput {
-		o.to = ""
+	if o.to == "" {
+		o.to = standardOutput
 	}
 	format, err := a.format(cmd, o)
 	if err != nil {
@@ -139,15 +138,9 @@ func (a *app) writePage(cmd *cobra.Command, i *instance, r monitored, file strin
 	if health != nil {
 		health = new(i.health(r.state, i.shared))
 	}
-	var page bytes.Buffer
-	if err := a.uiInstance(cmd, i).WriteReport(cmd.Context(), r.Report, r.Current, health, &page); err != nil {
-		return err
-	}
-	if file == standardOutput {
-		a.out.text("%s", page.String())
-		return a.out.err
-	}
-	return i.replaceFile(file, page.Bytes(), pageMode)
+	return a.printTo(i, file, pageMode, func() error {
+		return a.uiInstance(cmd, i).WriteReport(cmd.Context(), r.Report, r.Current, health, a.out)
+	})
 }
 
 func (a *app) printMissing(to *output, missing []time.Time) {
