@@ -152,19 +152,16 @@ func (a *app) printEnqueued(said enqueued, due string) error {
 	if said.DryRun && said.Duplicate && !said.Replaced {
 		nothing = fmt.Errorf("enqueue: the job would be a duplicate of job %d of %s", *said.ID, said.Queue)
 	}
+	text := "would enqueue 1 job in " + said.Queue + due
 	switch {
-	case a.json:
-		return errors.Join(nothing, a.out.json(said))
-	case nothing != nil:
+	case nothing != nil && !a.json:
 		return nothing
-	case said.DryRun && said.Replaced:
-		a.out.line("would replace job %d of %s%s", *said.ID, said.Queue, due)
-	case said.DryRun:
-		a.out.line("would enqueue 1 job in %s%s", said.Queue, due)
-	default:
-		a.out.line("%d", *said.ID)
+	case !said.DryRun:
+		text = number(*said.ID)
+	case said.Replaced:
+		text = fmt.Sprintf("would replace job %d of %s%s", *said.ID, said.Queue, due)
 	}
-	return nil
+	return errors.Join(nothing, a.print(said, "%s", text))
 }
 
 func (a *app) newJob(cmd *cobra.Command, jobType string, o enqueueOptions, i *instance) (job.Params, error) {

@@ -99,14 +99,11 @@ func (a *app) enqueueNDJSON(cmd *cobra.Command, o enqueueOptions) error {
 		if o.dryRun && n.counts.Added+n.counts.replaced == 0 {
 			nothing = fmt.Errorf("enqueue: nothing would be added (duplicates %d)", n.counts.Duplicates)
 		}
-		switch {
-		case a.json:
-			return errors.Join(nothing, a.out.json(n.counts))
-		case nothing != nil:
+		if nothing != nil && !a.json {
 			return nothing
 		}
-		a.out.line("%s %d, duplicates %d", map[bool]string{true: "would add", false: "added"}[o.dryRun], n.counts.Added, n.counts.Duplicates)
-		return nil
+		did := map[bool]string{true: "would add", false: "added"}[o.dryRun]
+		return errors.Join(nothing, a.print(n.counts, "%s %d, duplicates %d", did, n.counts.Added, n.counts.Duplicates))
 	})
 }
 

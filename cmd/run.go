@@ -102,15 +102,11 @@ func (a *app) printRun(cmd *cobra.Command, i *instance, q worker.Queue, ran work
 			j.Status, j.Error = job.StatusFailed, cmp.Or(ran.Outcome.Error, "answered")
 		}
 	}
-	switch {
-	case err != nil:
+	if err == nil {
+		err = a.print(j.JSON(), "job %d: attempt %d %s", j.ID, j.Attempt, i.became(j))
+	}
+	if err != nil {
 		return err
-	case a.json:
-		if err := a.out.json(j.JSON()); err != nil {
-			return err
-		}
-	default:
-		a.out.line("job %d: attempt %d %s", j.ID, j.Attempt, i.became(j))
 	}
 	if strings.HasPrefix(ran.Outcome.Error, worker.ErrInterrupted.Error()) && cmd.Context().Err() != nil {
 		return errInterrupted

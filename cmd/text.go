@@ -82,7 +82,7 @@ func (a *app) print(object any, format string, args ...any) error {
 		return a.out.json(object)
 	}
 	a.out.line(format, args...)
-	return a.out.err
+	return texts.Wrap(a.out.err, "print")
 }
 
 // local formats a time in the config's zone, with the zone's name.
