@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -341,7 +342,20 @@ func (p *play) work(t *rapid.T) {
 		args = append(args, "--max-jobs", fmt.Sprint(k.most))
 	}
 	begun := time.Now().UTC()
-	p.hipq(0, "", args...)
+	if k.two = k.most == 0 && slots == 50 && rapid.Bool().Draw(t, "two workers"); k.two {
+		k.beside = 3 * time.Second
+		t.Logf("at once with the next command: hipq %q", args)
+		wait := p.start("", args...)
+		ended := sync.OnceFunc(func() {
+			_, stderr, code := wait()
+			dbtest.Require(t, code == 0, "the other worker: exit code %d\n%s", code, stderr)
+		})
+		defer ended()
+		p.hipq(0, "", args...)
+		ended()
+	} else {
+		p.hipq(0, "", args...)
+	}
 	p.sync(k, queues...)
 	for _, q := range queues {
 		if err := k.rest(q); err != nil {
