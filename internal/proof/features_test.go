@@ -345,7 +345,7 @@ func (p *play) work(t *rapid.T) {
 	if k.two = k.most == 0 && slots == 50 && rapid.Bool().Draw(t, "two workers"); k.two {
 		k.beside = 3 * time.Second
 		t.Logf("at once with the next command: hipq %q", args)
-		wait := p.start("", args...)
+		wait := p.launch("", args...)
 		ended := sync.OnceFunc(func() {
 			_, stderr, code := wait()
 			dbtest.Require(t, code == 0, "the other worker: exit code %d\n%s", code, stderr)

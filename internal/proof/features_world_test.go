@@ -262,10 +262,11 @@ func (p *play) cell(query string, args ...any) (value string) {
 
 // exec runs a command.
 func (p *play) exec(stdin string, args ...string) (stdout, stderr string, code int) {
-	return p.start(stdin, args...)()
+	return p.launch(stdin, args...)()
 }
 
-func (p *play) start(stdin string, args ...string) (wait func() (stdout, stderr string, code int)) {
+// launch starts a command.
+func (p *play) launch(stdin string, args ...string) (wait func() (stdout, stderr string, code int)) {
 	var out, complaints bytes.Buffer
 	c := exec.Command(p.bin.hipq, append(args, "--config", p.config)...)
 	c.Env = append(os.Environ(), "HOME=", "XDG_CACHE_HOME=", "HIPQ_MAIL=off")
