@@ -65,7 +65,7 @@ var kinds = []kind{
 	{
 		name: "defaults", title: "SIGKILL, SIGSTOP for up to 2 minutes and SIGTERM with the default lock of 60 s, grace of 10 s and delay of retries; " +
 			"handlers of up to 2 minutes, of which half ignore SIGTERM",
-		must: "lost, doubled, overlaps, over a limit, over a rate", rounds: 6, beside: 6, byDefault: true,
+		must: "lost, doubled, overlaps, over a limit, over a rate", rounds: 5, beside: 5, byDefault: true,
 		turns: []engineTurns{{"sqlite", 1}, {"mariadb", 1}}, round: defaults,
 	},
 	{

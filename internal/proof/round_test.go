@@ -389,5 +389,10 @@ func (r *round) watch(from time.Time, workers ...*tick) (end func()) {
 	}
 }
 
+// every is how often something happens: more seldom where most of it waits for minutes, so that many rounds run at once.
+func (r *round) every(pause time.Duration) time.Duration {
+	return when(r.turn.kind.byDefault, 4*time.Second, pause)
+}
+
 // lock is how long a lock lasts.
 func (r *round) lock() time.Duration { return when(r.turn.kind.byDefault, time.Minute, lockFor) }

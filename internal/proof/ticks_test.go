@@ -50,7 +50,7 @@ func (r *round) cron(ctx context.Context, n int) {
 			<-t.ended
 			<-slots
 		}()
-		time.Sleep(r.lock() / 100) // a tick without jobs ends at once
+		time.Sleep(r.every(50 * time.Millisecond)) // a tick without jobs ends at once
 	}
 	for range n {
 		slots <- struct{}{}

@@ -110,7 +110,7 @@ func (r *round) invent(rng *rand.Rand, n int) ask {
 // feed adds jobs in all ways while fewer than the backlog wait, until ctx ends.
 func (r *round) feed(ctx context.Context, size workload) {
 	rng := r.inventor
-	for ctx.Err() == nil {
+	for ; ctx.Err() == nil; time.Sleep(r.every(0)) {
 		open, err := r.open()
 		if err != nil || open >= size.backlog {
 			time.Sleep(50 * time.Millisecond)
