@@ -413,6 +413,15 @@ func (p *play) answer(t *rapid.T) {
 	refused := word == "unknown" || word == "refused"
 	if p.bySQL() {
 		options := when(with == "finished", "{}", `{"error": "answer"}`)
+		again := word == "answered" && with == "retry"
+		if with == "retry" && rapid.Bool().Draw(t, "release") {
+			if with, options = "release", `{"retry_after": "3d"}`; again {
+				got.error = "NONE"
+				got.release(false, true)
+			}
+		} else if again && !got.t.asked { // the procedure applies the policy
+			got.decide()
+		}
 		out, ok := p.try("job_answer", q.name, nil, j.t.name, key, with, nil, options)
 		p.sync(nil, q)
 		if dbtest.Require(t, ok == !refused, "job_answer: %v, but the model says %s", out, word); ok {
