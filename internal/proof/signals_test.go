@@ -46,7 +46,7 @@ func signals(r *round) {
 func defaults(r *round) {
 	rng := r.random(10)
 	r.live(workload{ticks: 3, backlog: 60}, 5*time.Minute, func(context.Context) {
-		for over := time.Now().Add(6 * time.Minute); time.Now().Before(over); time.Sleep(time.Duration(rng.IntN(10_000)) * time.Millisecond) {
+		for over := time.Now().Add(6 * time.Minute); time.Now().Before(over); time.Sleep(time.Duration(rng.IntN(8_000)) * time.Millisecond) {
 			r.strike(rng)
 		}
 	})
@@ -56,6 +56,9 @@ func defaults(r *round) {
 // strike kills, ends or stops a process, if there is one.
 func (r *round) strike(rng *rand.Rand) bool {
 	all := r.processes()
+	if r.turn.kind.byDefault && rng.IntN(2) == 0 { // many handlers run beside few workers
+		all = slices.DeleteFunc(all, func(p process) bool { return p.role != "worker" })
+	}
 	if len(all) == 0 {
 		return false
 	}
