@@ -364,6 +364,7 @@ func (r *round) live(size workload, patience time.Duration, harm func(context.Co
 func (r *round) stands(over time.Time) {
 	r.alone.Store(true)
 	defer r.alone.Store(false)
+	r.add(r.random(4), 2e6, 150) // more than a worker starts that waits for its polls
 	calm := over.Add(r.lock() + dbtest.Poll)
 	t := r.tick("work", "--linger", "--concurrency", "8", "--run-for", fmt.Sprintf("%.0fs", max(0, time.Until(calm).Seconds())+5))
 	end := r.watch(calm, t)

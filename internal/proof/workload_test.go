@@ -104,7 +104,23 @@ func (r *round) invent(rng *rand.Rand, n int) ask {
 		}
 	}
 	a.Steps = append(a.Steps, done)
+	if r.alone.Load() && a.jobType == "sent" {
+		a.jobType = "plain"
+	}
 	return a
+}
+
+// add adds n jobs at once.
+func (r *round) add(rng *rand.Rand, first, n int) {
+	asks := make([]ask, n)
+	for i := range asks {
+		asks[i] = r.invent(rng, first+i)
+	}
+	told := r.enqueueFile(asks)
+	for i := range asks {
+		asks[i].told = told
+	}
+	r.asked(asks...)
 }
 
 // feed adds jobs in all ways while fewer than the backlog wait, until ctx ends.
@@ -119,9 +135,7 @@ func (r *round) feed(ctx context.Context, size workload) {
 		some := make([]ask, 1+rng.IntN(max(1, size.backlog/2)))
 		for i := range some {
 			r.made++
-			if some[i] = r.invent(rng, r.made); r.alone.Load() && some[i].jobType == "sent" {
-				some[i].jobType = "plain"
-			}
+			some[i] = r.invent(rng, r.made)
 		}
 		if len(some) > 1 {
 			some = append(some, some[0]) // a duplicate
