@@ -439,7 +439,7 @@ no_rest() {
 
 mutant poll_alone # a round is followed by another only after a poll
 poll_alone() {
-  proof=(sqlite:6 mariadb:2)
+  proof=(sqlite:6)
   edit queue/worker/shard.go 's/(r\.shard\.notBefore = done\.WaitsForLimit), time\.Time\{\}/$1, time.Now().Add(pollEvery)/'
 }
 
