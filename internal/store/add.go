@@ -128,7 +128,7 @@ func (a *adding) complete(ctx context.Context, prepared []job.Params) error {
 		return fmt.Errorf("%s %q: %w", prepared[weightless].Type, prepared[weightless].Key, job.ErrWeightless)
 	}
 	if a.Shards < 1 {
-		a.division = r.Division()
+		a.division = r.division()
 	}
 	return nil
 }

@@ -38,7 +38,7 @@ func (o Options) record(year int) queueRecord {
 	text, _ := json.Marshal(settings{o, zoneChanges(o.Location, year)})
 	return queueRecord{
 		o.Name, o.ThrottleLimit, int64(max(0, o.KeepFinished) / time.Second), int64(max(0, o.KeepFailed) / time.Second), string(text),
-		o.Division().Number(),
+		o.division().Number(),
 	}
 }
 

@@ -112,42 +112,45 @@ var (
 	ErrNoRoom = errors.New("the queue's limits leave no room for the job now")
 )
 
-// Options describe one queue of an instance. The database stores the fields that have a JSON name: see settings.
+// Options configure one queue of an instance. The database stores the fields that have a JSON name: see settings.
 type Options struct {
+	// Name is the queue's name.
 	Name string `json:"-"`
-	// Types are the job types in the config; jobs of other types have the defaults below.
+	// Types are the configured job types; may be nil. Jobs of other types get the defaults below.
 	Types []job.Type `json:"-"`
-	// Config is the config of the types. Register deletes those of this config that have left it.
+	// Config names the config that Types come from, on this host. Register deletes the types that it has registered for that name
+	// and that are no longer in Types. Empty means that none are deleted.
 	Config string `json:"-"`
-	// ThrottleLimit bounds the sum of the throttle factors of the locked and running jobs; below 1: no limit.
+	// ThrottleLimit bounds the sum of the throttle factors of locked and running jobs; 0 means no limit. This, ThrottleGroups
+	// and Rate hold for all workers. hipq init or admin.Queue.Reshard applies new values; until then workers skip the queue.
 	ThrottleLimit int `json:"-"`
-	// ThrottleGroups limits parts of the queue; nil: no such limits.
+	// ThrottleGroups limit groups of jobs; nil means no groups.
 	ThrottleGroups *job.ThrottleGroups `json:"throttle_groups,omitempty"`
 	// RefuseWeightless refuses new jobs whose throttle factor is 0, because no limit would hold them back.
 	RefuseWeightless bool `json:"refuse_weightless,omitempty"`
-	// Rate bounds the starts of all workers in any period of its length.
+	// Rate limits how many jobs start in any period, across all workers; the zero Rate is no limit.
 	Rate job.Rate `json:"rate,omitzero"`
-	// Shards is the number of shards, at most 100. Workers that start jobs of different shards don't wait for each other.
-	// Jobs keep their order only within a shard. 0 is 1 for workers, and the registered number for enqueuers. Reshard or hipq
-	// init applies a new number; until then workers skip the queue.
+	// Shards is the number of shards, at most 100. Workers on different shards don't block each other; jobs keep their order
+	// only within a shard. 0 means 1 for workers, and the database's number for applications. hipq init applies a new number;
+	// until then workers skip the queue.
 	Shards int `json:"-"`
-	// Concurrency bounds the queue's running jobs on one host; 0 is the worker's own bound.
+	// Concurrency is how many of the queue's jobs may run at once on one host; 0 means the worker's limit.
 	Concurrency int `json:"concurrency,omitempty"`
-	// Order says which due job starts first.
+	// Order decides which due job starts first; empty means job.ByPriority.
 	Order job.Order `json:"order,omitempty"`
-	// PriorityOrder says which priority starts first.
+	// PriorityOrder says whether low or high priorities come first; empty means job.LowestFirst.
 	PriorityOrder job.PriorityOrder `json:"priority_order,omitempty"`
-	// DefaultPriority is for types that are missing from every config's Types; nil is the registered value, else 100.
+	// DefaultPriority applies to types missing from Types. nil means the database's value, or else 100.
 	DefaultPriority *int `json:"default_priority,omitempty"`
-	// DefaultTimeout is the same in whole seconds; 0 is the registered value, else one day.
+	// DefaultTimeout is in whole seconds. 0 means the database's value, or else a day.
 	DefaultTimeout time.Duration `json:"default_timeout,omitempty"`
-	// DefaultRetry is the same; nil is the registered value, else job.DefaultRetry.
+	// DefaultRetry: nil means the database's value, or else job.DefaultRetry.
 	DefaultRetry *job.RetryPolicy `json:"default_retry,omitempty"`
-	// StrictTypes makes hipq enqueue and stored procedures, not the library or plain SQL, refuse types that the config lacks.
+	// StrictTypes makes hipq enqueue and stored procedures refuse unconfigured types. The library and plain SQL ignore it.
 	StrictTypes bool `json:"strict_types,omitempty"`
-	// Location is the time zone of the windows.
+	// Location is the time zone of the time windows; nil means UTC.
 	Location *time.Location `json:"-"`
-	// KeepFinished and KeepFailed are how long purge keeps jobs without and with error, in whole seconds; 0: default.
+	// KeepFinished and KeepFailed are how long purge keeps final jobs, in whole seconds; 0 means the default.
 	KeepFinished, KeepFailed time.Duration `json:"-"`
 }
 
@@ -160,7 +163,7 @@ const (
 	DefaultKeepFailed   = 90 * 24 * time.Hour
 )
 
-// Table is the queue as schema.Migrate expects it.
+// Table returns the queue in the form that schema.Migrate takes.
 func (o Options) Table() schema.Queue {
 	order := schema.OrderLowest
 	switch {
