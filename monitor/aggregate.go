@@ -37,10 +37,7 @@ func (m *Monitor) Aggregate(ctx context.Context, t time.Time, o AggregateOptions
 	if done && o.Gauge {
 		err = m.recountLate(ctx, hour)
 	}
-	if err != nil {
-		return false, fmt.Errorf("aggregate the hour %s: %w", hour.Format(time.RFC3339), err)
-	}
-	return done, nil
+	return done && err == nil, texts.Wrap(err, "aggregate the hour %s", hour.Format(time.RFC3339))
 }
 
 // lateHours is how many earlier hours are checked for entries of transactions that committed late.

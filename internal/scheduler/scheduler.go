@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue/schedule"
 	"github.com/hipq/hipq/schema"
 )
@@ -197,10 +198,7 @@ func (t *Scheduler) set(ctx context.Context, verb, name, set string) (changed bo
 		changed = did || changed && tx.MayBeDone
 		return err
 	})
-	if err != nil {
-		return false, fmt.Errorf("%s schedule %s: %w", verb, name, err)
-	}
-	return changed, nil
+	return changed, texts.Wrap(err, "%s schedule %s", verb, name)
 }
 
 // Purge deletes schedules that aren't the Scheduler's and whose next slot was due before a time; with dryRun it only counts
@@ -229,8 +227,5 @@ func (t *Scheduler) Purge(ctx context.Context, before time.Time, dryRun bool) (n
 			return err
 		})
 	}
-	if err != nil {
-		return 0, fmt.Errorf("purge schedules: %w", err)
-	}
-	return n, nil
+	return n, texts.Wrap(err, "purge schedules")
 }

@@ -74,10 +74,7 @@ func (q *Queue) takeTurn(ctx context.Context, tx *engine.Tx, worker string, shar
 			return t, err
 		}
 	}
-	if err := t.read(ctx); err != nil {
-		return nil, fmt.Errorf("read what counts against the limits of %s: %w", q.Name, err)
-	}
-	return t, nil
+	return t, texts.Wrap(t.read(ctx), "read what counts against the limits of %s", q.Name)
 }
 
 // read reads what is in use of the limits, and who waits for them.

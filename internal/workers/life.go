@@ -104,10 +104,8 @@ func (r *Table) Dead(ctx context.Context, w Worker) (found []Dead, err error) {
 	query := "SELECT id, host, pid, process, " + r.db.SQL.TimeColumns("heartbeat") + ", lock_until <= (SELECT " + r.db.SQL.NowSQL + ") AS expired FROM " +
 		r.db.Workers() + " " + r.db.SQL.Index(r.db.Workers(), "state") +
 		" WHERE state = 'working' AND (lock_until <= (SELECT " + r.db.SQL.NowSQL + ") OR host = ? AND process <> ?)"
-	if err := r.db.SQL.SelectContext(ctx, &found, query, w.Host, activity.None); err != nil {
-		return nil, fmt.Errorf("look for dead workers: %w", err)
-	}
-	return slices.DeleteFunc(found, func(d Dead) bool { return !d.Expired && !d.isGone(w) }), nil
+	err = r.db.SQL.SelectContext(ctx, &found, query, w.Host, activity.None)
+	return slices.DeleteFunc(found, func(d Dead) bool { return !d.Expired && !d.isGone(w) }), texts.Wrap(err, "look for dead workers")
 }
 
 // isGone says whether it was a process of w's host that is gone. Copies of a host differ only by name.
