@@ -216,11 +216,7 @@ func (t *Scheduler) Purge(ctx context.Context, before time.Time, dryRun bool) (n
 		err = t.db.SQL.GetContext(ctx, &n, "SELECT COUNT(*)"+where, args...)
 	} else {
 		err = t.db.SQL.Tx(ctx, func(tx *engine.Tx) error {
-			res, err := tx.ExecContext(ctx, "DELETE"+where, args...)
-			if err != nil {
-				return err
-			}
-			deleted, err := res.RowsAffected()
+			deleted, err := tx.Affected(ctx, "DELETE"+where, args...)
 			if deleted > 0 || !tx.MayBeDone { // otherwise an earlier try deleted n
 				n = deleted
 			}
