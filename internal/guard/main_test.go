@@ -14,10 +14,10 @@ import (
 	"github.com/google/uuid"
 	"go.uber.org/goleak"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/guard"
 	"github.com/hipq/hipq/internal/handling"
 	"github.com/hipq/hipq/internal/process"
-	"github.com/hipq/hipq/internal/process/processtest"
 )
 
 // TestMain lets the test binary play the other processes that the tests need.
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 			"worker":    func(args []string) error { return fakeWorker(args, false) },
 			"adopter":   func(args []string) error { return fakeWorker(args, true) },
 			"window":    forkedInSecret,
-			"escape":    processtest.Escape,
+			"escape":    dbtest.Escape,
 			"busy":      busyAdopter,
 			"heir":      heir,
 			"forker":    forker,
