@@ -182,8 +182,7 @@ func TestGuardProcess(t *testing.T) {
 
 func TestGuardNil(t *testing.T) {
 	var g *guard.Guard
-	g.Adopt()
-	g.KillIfLate()
+	g.Alone()
 	g.Extend(time.Second)
 	dbtest.Ensure(t, g.Start() == nil && g.Close() == nil, "no guard has no errors")
 }

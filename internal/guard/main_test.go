@@ -56,7 +56,7 @@ func fakeWorker(args []string, adopts bool) error {
 	}
 	g := guard.New(guardArgv(), args[0], 300*time.Millisecond)
 	if adopts {
-		g.Adopt()
+		g.Alone()
 		go func() {
 			for !g.HasTold() {
 				time.Sleep(10 * time.Millisecond)
@@ -122,7 +122,7 @@ func forker(args []string) error {
 // otherUser runs a script as another user, within a limit: ID SCRIPT. It ends at TERM.
 func otherUser(args []string) error {
 	g := guard.New(guardArgv(), args[0], 300*time.Millisecond)
-	g.Adopt()
+	g.Alone()
 	g.Extend(time.Hour)
 	if err := g.Start(); err != nil {
 		return err

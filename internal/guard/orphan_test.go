@@ -90,7 +90,7 @@ func TestAdoptReaps(t *testing.T) {
 // busyAdopter runs many programs that leave short-lived processes to adopt, for TestAdoptReaps: ID.
 func busyAdopter(args []string) error {
 	g := guard.New(guardArgv(), args[0], time.Second)
-	g.Adopt()
+	g.Alone()
 	ended := make(chan struct{})
 	var all, counter sync.WaitGroup
 	counter.Go(func() {

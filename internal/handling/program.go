@@ -94,7 +94,7 @@ func fork(ctx context.Context, g *guard.Guard, c Command, files ...int) (pid int
 		attr.Files = append(attr.Files, uintptr(fd))
 	}
 	if err := Err(ctx); err != nil {
-		return 0, err // not inside Fork, where KillIfLate kills a worker whose time is up
+		return 0, err // not inside Fork, which kills a worker whose time is up
 	}
 	return g.Fork(func() (int, error) {
 		start := func() (int, error) {
