@@ -73,7 +73,7 @@ func (c *checker) section(p spot, into reflect.Value) {
 		case f.Type.Kind() == reflect.Struct:
 			content, _ := c.asSection(at, value, f.Type)
 			c.section(spot{at, content, outer, p.kind, of, f.Tag.Get("limit")}, field)
-		case isList(f.Type):
+		case f.Type.Kind() == reflect.Slice && f.Type.Elem().Kind() == reflect.Struct: // of sections
 			c.list(at, value, field, outside{path: p.path, value: into})
 		case f.Type.Kind() == reflect.Slice:
 			c.textList(at, value, field, f.Tag)

@@ -158,14 +158,11 @@ func (q *Queue) register(ctx context.Context, reshard bool) error {
 		// At once, because a job heavier than the limit goes by the registered limit.
 		return q.shards().makeShards(ctx, tx)
 	})
+	q.known.Store(nil) // it may have changed
 	if errors.Is(err, ErrShards) {
 		return err // the caller that skips the queue names it
 	}
-	if err != nil {
-		return fmt.Errorf("register queue %s: %w", q.Name, err)
-	}
-	q.known.Store(nil) // it has changed
-	return nil
+	return texts.Wrap(err, "register queue %s", q.Name)
 }
 
 // Registered returns all registered queues, by name, without their types. It skips invalid rows with a warning through the

@@ -91,25 +91,17 @@ func (q *Queue) PausedExpr() string {
 	return "EXISTS (SELECT 1 FROM " + q.db.Queues() + " WHERE queue = ? AND paused = 1)"
 }
 
+// Errors, which packages queue and admin export.
 var (
-	// ErrOptions means that the queue's options are invalid.
-	ErrOptions = errors.New("queue options")
-	// ErrNotFound means that the job doesn't exist.
-	ErrNotFound = errors.New("no such job")
-	// ErrNotStarted means that the job has had no attempt yet.
-	ErrNotStarted = errors.New("the job has not been started")
-	// ErrOtherAttempt means that the token isn't the one of the job's latest attempt.
+	ErrOptions      = errors.New("queue options")
+	ErrNotFound     = errors.New("no such job")
+	ErrNotStarted   = errors.New("the job has not been started")
 	ErrOtherAttempt = errors.New("the token belongs to another attempt")
-	// ErrStarted means that the job is running, or waits for its retry decision.
-	ErrStarted = errors.New("the job has started")
-	// ErrFinal means that the job is final.
-	ErrFinal = errors.New("the job is final")
-	// ErrLocked means that a worker holds the job's lock.
-	ErrLocked = errors.New("a worker has locked the job")
-	// ErrNotIngested means that plain SQL inserted the row and no worker has ingested it yet.
-	ErrNotIngested = errors.New("no worker has taken the job in yet")
-	// ErrNoRoom means that the queue's limits or its rate leave no room for the job.
-	ErrNoRoom = errors.New("the queue's limits leave no room for the job now")
+	ErrStarted      = errors.New("the job has started")
+	ErrFinal        = errors.New("the job is final")
+	ErrLocked       = errors.New("a worker has locked the job")
+	ErrNotIngested  = errors.New("no worker has taken the job in yet")
+	ErrNoRoom       = errors.New("the queue's limits leave no room for the job now")
 )
 
 // Options configure one queue of an instance. The database stores the fields that have a JSON name: see settings.
