@@ -258,7 +258,6 @@ func (c *checker) values(at string, value any, into reflect.Value, tag reflect.S
 	c.note(at, show, len(names) > 0, "")
 }
 
-// single reads a single value.
 func (c *checker) single(at string, value any, into reflect.Value, tag reflect.StructTag, outer outside) {
 	otherwise := tag.Get("default")
 	if words := strings.Fields(tag.Get("words")); otherwise == "" && into.IsZero() && len(words) > 0 {

@@ -81,7 +81,6 @@ func (b borrowing) Connect(ctx context.Context) (driver.Conn, error) {
 type borrowedConn struct {
 	*preparedConn
 	session Session
-	// restore is the statement that restores the connection's settings.
 	restore string
 	// open says that a rollback failed, so a transaction may be open.
 	open bool

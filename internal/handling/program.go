@@ -36,7 +36,6 @@ type Program struct {
 
 // Command is what to start.
 type Command struct {
-	// Path is the program's file.
 	Path string
 	Argv []string // starts with the program's name
 	// Dir is the working directory; "" means the worker's.

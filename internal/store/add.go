@@ -21,8 +21,7 @@ type adding struct {
 	tx       *engine.Tx
 	division policy.Division
 	jobs     []job.Params
-	// added is the result for each job.
-	added []job.Added
+	added    []job.Added
 	// todo holds the indexes of the jobs without a result yet.
 	todo []int
 	// left are held jobs that were replaced: others of their groups may have waited behind them.

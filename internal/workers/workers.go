@@ -245,7 +245,7 @@ func (r *Table) TakeSlots(ctx context.Context, w Worker, wishes map[string]SlotW
 			}
 		}
 		own := maps.Clone(got)
-		delete(own, "") // that is the column slots
+		delete(own, "")               // that is the column slots
 		lanes, _ := json.Marshal(own) // numbers by names
 		return tx.Write(ctx, "UPDATE "+r.db.Workers()+" SET slots = ?, lanes = ?, accepting = ?, wants = ? WHERE id = ? AND state = 'working'",
 			got[""], string(lanes), accepting, wants, w.ID)
