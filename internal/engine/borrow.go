@@ -102,10 +102,8 @@ func (c *borrowedConn) setUp(ctx context.Context) error {
 	if err = errors.Join(err, rows.Close()); err != nil {
 		return fmt.Errorf("read the session's settings: %w", err)
 	}
-	if _, err := c.preparedConn.ExecContext(ctx, c.session.Set, nil); err != nil {
-		return fmt.Errorf("set up the session: %w", err)
-	}
-	return nil
+	_, err = c.preparedConn.ExecContext(ctx, c.session.Set, nil)
+	return texts.Wrap(err, "set up the session")
 }
 
 const restoreWithin = 5 * time.Second

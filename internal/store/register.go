@@ -70,10 +70,8 @@ func (q *Queue) registeredOptions(ctx context.Context, from engine.Reader, other
 			o = registered
 		}
 	})
-	if err = engine.ReadOn(ctx, from, append([]engine.Query{own}, others...)...); err != nil {
-		return Options{}, fmt.Errorf("read the registration of %s: %w", q.Name, err)
-	}
-	return o, nil
+	err = engine.ReadOn(ctx, from, append([]engine.Query{own}, others...)...)
+	return o, texts.Wrap(err, "read the registration of %s", q.Name)
 }
 
 func registrations(db *schema.DB, which string, args []any, f func(queueRecord)) engine.Query {

@@ -215,8 +215,6 @@ func (q *Queue) makeAvailable(ctx context.Context, from job.Status, where string
 // IDs reads a column of ids.
 func (q *Queue) IDs(ctx context.Context, tx *engine.Tx, query string, args ...any) (ids []any, err error) {
 	var found []int64
-	if err := tx.SelectContext(ctx, &found, query, args...); err != nil {
-		return nil, err
-	}
-	return engine.Args(found), nil
+	err = tx.SelectContext(ctx, &found, query, args...)
+	return engine.Args(found), err
 }

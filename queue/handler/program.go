@@ -18,6 +18,7 @@ import (
 
 	"github.com/hipq/hipq/internal/files"
 	"github.com/hipq/hipq/internal/guard"
+	"github.com/hipq/hipq/internal/texts"
 )
 
 const (
@@ -132,10 +133,7 @@ func (p *Program) checkFiles() error {
 	if path, err = p.executable(path); err != nil {
 		return fmt.Errorf("%s: %w", path, p.apart(err))
 	}
-	if err = p.checkScript(path); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	return nil
+	return texts.Wrap(p.checkScript(path), "%s", path)
 }
 
 // executable returns an executable file's path, relative to the current directory.
