@@ -42,9 +42,7 @@ func (b builder) config() *Config {
 		AllowForeignHandlers: s.AllowForeign,
 		Mail:                 s.Mail,
 	}
-	if c.Worker.Grace == 0 {
-		c.Worker.Grace = worker.NoGrace
-	}
+	c.Worker.Grace = cmp.Or(c.Worker.Grace, worker.NoGrace)
 	names := b.names(c)
 	b.retryHandler("retry_handler", s.RetryHandler)
 	if len(s.Queues) == 0 {

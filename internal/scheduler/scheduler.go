@@ -205,10 +205,7 @@ func (t *Scheduler) set(ctx context.Context, verb, name, set string) (changed bo
 // them. Paused schedules stay. It may be repeated.
 func (t *Scheduler) Purge(ctx context.Context, before time.Time, dryRun bool) (n int64, err error) {
 	where := " FROM " + t.db.Schedules() + " WHERE paused = 0 AND COALESCE(next_slot, seen_until) < ?"
-	args := []any{engine.At(before)}
-	for _, s := range t.schedules {
-		args = append(args, s.Name)
-	}
+	args := append([]any{engine.At(before)}, texts.Map(t.schedules, func(s schedule.Schedule) any { return s.Name })...)
 	if own := len(t.schedules); own > 0 {
 		where += " AND name NOT IN " + engine.In(own)
 	}

@@ -100,10 +100,7 @@ func (s Schedule) KeyOf(slot time.Time) string {
 // JobOf returns a slot's job. It is due at the slot plus the jitter.
 func (s Schedule) JobOf(slot time.Time) job.Params {
 	j := s.Job
-	j.In, j.At = 0, slot.Add(s.jitterOf(slot))
-	if j.Key == "" {
-		j.Key = s.KeyOf(slot)
-	}
+	j.In, j.At, j.Key = 0, slot.Add(s.jitterOf(slot)), cmp.Or(j.Key, s.KeyOf(slot))
 	return j
 }
 
