@@ -28,15 +28,9 @@ func (b builder) ownName(list string, i int, thing, name string, check func(name
 }
 
 func (b builder) queue(path string, s queueSection) Queue {
-	q := Queue{
-		Options: queue.Options{
-			Name: s.Name, ThrottleLimit: s.ThrottleLimit, ThrottleGroups: s.ThrottleGroups,
-			RefuseWeightless: !s.AllowWeightless, Rate: b.rate(path+".rate", s.Rate), Shards: s.Shards, Concurrency: s.Concurrency,
-			Order: s.Order, PriorityOrder: s.PriorityOrder, StrictTypes: s.StrictTypes,
-			KeepFinished: cmp.Or(s.KeepFinished, queue.DiscardAtOnce), KeepFailed: cmp.Or(s.KeepFailed, queue.DiscardAtOnce),
-		},
-		Handlers: map[string]Handler{}, RetryHandlers: map[string]Handler{},
-	}
+	q := Queue{Options: s.Options, Handlers: map[string]Handler{}, RetryHandlers: map[string]Handler{}}
+	q.RefuseWeightless, q.Rate = !s.AllowWeightless, b.rate(path+".rate", s.Rate)
+	q.KeepFinished, q.KeepFailed = cmp.Or(s.KeepFinished, queue.DiscardAtOnce), cmp.Or(s.KeepFailed, queue.DiscardAtOnce)
 	if s.Priority != job.DefaultType("").Priority {
 		q.DefaultPriority = &s.Priority
 	}

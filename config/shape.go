@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/monitor"
+	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/schedule"
@@ -83,19 +84,10 @@ type monitorSection struct {
 type purgeSection monitorSection
 
 type queueSection struct {
-	Name            string               `key:"name" required:"yes"`
-	ThrottleLimit   int                  `key:"throttle_limit" from:"-2147483648"`
-	ThrottleGroups  *job.ThrottleGroups  `key:"throttle_groups"`
+	queue.Options
 	AllowWeightless bool                 `key:"allow_weightless" default:"true"`
 	Rate            string               `key:"rate"`
-	Shards          int                  `key:"shards" from:"1" to:"100" default:"1"`
-	Concurrency     int                  `key:"concurrency" from:"1" to:"10000"`
-	Order           job.Order            `key:"order" words:"priority schedule"`
-	PriorityOrder   job.PriorityOrder    `key:"priority_order" words:"lowest highest"`
 	Priority        int                  `key:"default_priority" from:"-2147483647" inherits:"default_priority"`
-	StrictTypes     bool                 `key:"strict_types" inherits:"strict_types"`
-	KeepFinished    time.Duration        `key:"keep_finished" whole:"1s" default:"14d"`
-	KeepFailed      time.Duration        `key:"keep_failed" whole:"1s" default:"90d"`
 	Timeout         time.Duration        `key:"timeout" from:"1s" whole:"1s" inherits:"timeout"`
 	Retry           job.RetryPolicy      `key:"retry" inherits:"retry"`
 	RetryHandler    *retryHandlerSection `key:"retry_handler" inherits:"retry_handler"`

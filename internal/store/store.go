@@ -104,10 +104,11 @@ var (
 	ErrNoRoom       = errors.New("the queue's limits leave no room for the job now")
 )
 
-// Options configure one queue of an instance. The database stores the fields that have a JSON name: see settings.
+// Options configure one queue of an instance. Only Name is required. The database stores the fields that have a JSON name: see settings. Those with a
+// key are keys of the config.
 type Options struct {
 	// Name is the queue's name.
-	Name string `json:"-"`
+	Name string `json:"-" key:"name" required:"yes"`
 	// Types are the configured job types; may be nil. Jobs of other types get the defaults below.
 	Types []job.Type `json:"-"`
 	// Config names the config that Types come from, on this host. Register deletes the types that it has registered for that name
@@ -115,9 +116,9 @@ type Options struct {
 	Config string `json:"-"`
 	// ThrottleLimit bounds the sum of the throttle factors of locked and running jobs; 0 means no limit. This, ThrottleGroups
 	// and Rate hold for all workers. hipq init or admin.Queue.Reshard applies new values; until then workers skip the queue.
-	ThrottleLimit int `json:"-"`
+	ThrottleLimit int `json:"-" key:"throttle_limit" from:"-2147483648"`
 	// ThrottleGroups limit groups of jobs; nil means no groups.
-	ThrottleGroups *job.ThrottleGroups `json:"throttle_groups,omitempty"`
+	ThrottleGroups *job.ThrottleGroups `json:"throttle_groups,omitempty" key:"throttle_groups"`
 	// RefuseWeightless refuses new jobs whose throttle factor is 0, because no limit would hold them back.
 	RefuseWeightless bool `json:"refuse_weightless,omitempty"`
 	// Rate limits how many jobs start in any period, across all workers; the zero Rate is no limit.
@@ -125,13 +126,13 @@ type Options struct {
 	// Shards is the number of shards, at most 100. Workers on different shards don't block each other; jobs keep their order
 	// only within a shard. 0 means 1 for workers, and the database's number for applications. hipq init applies a new number;
 	// until then workers skip the queue.
-	Shards int `json:"-"`
+	Shards int `json:"-" key:"shards" from:"1" to:"100" default:"1"`
 	// Concurrency is how many of the queue's jobs may run at once on one host; 0 means the worker's limit.
-	Concurrency int `json:"concurrency,omitempty"`
+	Concurrency int `json:"concurrency,omitempty" key:"concurrency" from:"1" to:"10000"`
 	// Order decides which due job starts first; empty means job.ByPriority.
-	Order job.Order `json:"order,omitempty"`
+	Order job.Order `json:"order,omitempty" key:"order" words:"priority schedule"`
 	// PriorityOrder says whether low or high priorities come first; empty means job.LowestFirst.
-	PriorityOrder job.PriorityOrder `json:"priority_order,omitempty"`
+	PriorityOrder job.PriorityOrder `json:"priority_order,omitempty" key:"priority_order" words:"lowest highest"`
 	// DefaultPriority applies to types missing from Types. nil means the database's value, or else 100.
 	DefaultPriority *int `json:"default_priority,omitempty"`
 	// DefaultTimeout is in whole seconds. 0 means the database's value, or else a day.
@@ -139,11 +140,13 @@ type Options struct {
 	// DefaultRetry: nil means the database's value, or else job.DefaultRetry.
 	DefaultRetry *job.RetryPolicy `json:"default_retry,omitempty"`
 	// StrictTypes makes hipq enqueue and stored procedures refuse unconfigured types. The library and plain SQL ignore it.
-	StrictTypes bool `json:"strict_types,omitempty"`
+	StrictTypes bool `json:"strict_types,omitempty" key:"strict_types" inherits:"strict_types"`
 	// Location is the time zone of the time windows; nil means UTC.
 	Location *time.Location `json:"-"`
-	// KeepFinished and KeepFailed are how long purge keeps final jobs, in whole seconds; 0 means the default.
-	KeepFinished, KeepFailed time.Duration `json:"-"`
+	// KeepFinished is how long purge keeps finished jobs, in whole seconds; 0 means the default.
+	KeepFinished time.Duration `json:"-" key:"keep_finished" whole:"1s" default:"14d"`
+	// KeepFailed is the same for failed ones.
+	KeepFailed time.Duration `json:"-" key:"keep_failed" whole:"1s" default:"90d"`
 }
 
 // DiscardAtOnce is a retention: the transaction that makes a job final deletes it.
