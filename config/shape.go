@@ -60,13 +60,8 @@ func defaultShape() *shape {
 }
 
 type databaseSection struct {
-	Driver  string      `key:"driver" words:"sqlite mysql"`
-	Path    string      `key:"path" file:"yes" default:"hipq.db"`
-	DSN     string      `key:"dsn" hide:"dsn"`
-	DSNFile string      `key:"dsn_file" file:"yes"`
-	Nodes   []string    `key:"nodes"`
-	Mode    string      `key:"mode" default:"0600"`
-	TLS     *schema.TLS `key:"tls"`
+	schema.Options
+	Mode string `key:"mode" default:"0600"`
 }
 
 type activitySection struct {

@@ -104,8 +104,8 @@ var (
 	ErrNoRoom       = errors.New("the queue's limits leave no room for the job now")
 )
 
-// Options configure one queue of an instance. Only Name is required. The database stores the fields that have a JSON name: see settings. Those with a
-// key are keys of the config.
+// Options configure one queue of an instance. Only Name is required. The database stores the fields that have a JSON name: see
+// settings. Those with a key are in the config.
 type Options struct {
 	// Name is the queue's name.
 	Name string `json:"-" key:"name" required:"yes"`
