@@ -175,7 +175,7 @@ func (q *Queue) apply(ctx context.Context, tx *engine.Tx, j *job.Job, o job.Outc
 // discarded returns a job that the queue doesn't keep, with the outcome applied.
 func discarded(j *job.Job, o job.Outcome) *job.Job {
 	ended := *j
-	ended.Status, ended.Error, ended.Result = job.StatusFinished, store.OrNone(o.Error), store.OrNone(o.Result)
+	ended.Status, ended.Error, ended.Result = job.StatusFinished, cmp.Or(o.Error, job.None), cmp.Or(o.Result, job.None)
 	if o.Verdict != job.Finished {
 		ended.Status = job.StatusFailed
 	}

@@ -90,7 +90,7 @@ func (a *adding) log(ctx context.Context, by string) error {
 	args := make([]any, 0, len(a.jobs)*6)
 	for i, done := range a.added {
 		if !done.Duplicate {
-			args = append(append(args, stamp...), a.Name, done.ID, a.jobs[i].Type, done.Key, OrNone(by))
+			args = append(append(args, stamp...), a.Name, done.ID, a.jobs[i].Type, done.Key, cmp.Or(by, job.None))
 		}
 	}
 	n := len(args) / (len(stamp) + 5)
