@@ -30,8 +30,7 @@ type runners struct {
 // newRunners is for a worker whose process starts only handlers.
 func (a *app) newRunners(i *instance, workerID string) *runners {
 	guard := handler.NewGuard(a.selfArgv(guardCommand), workerID, i.Worker.Grace)
-	guard.Adopt()
-	guard.KillIfLate()
+	guard.Alone()
 	return &runners{i: i, workerID: workerID, log: a.logger(), guard: guard}
 }
 

@@ -330,7 +330,6 @@ const rangesMax = 250
 // stripes, because a read walks over those of others; more workers share them.
 const stripeBits, stripesMax = 6, 16
 
-// rangesOf is the query that continues ranges of a shard.
 func (q *Queue) rangesOf(shard int, ranges []*indexRange) engine.Query {
 	var query strings.Builder
 	var args []any

@@ -151,7 +151,6 @@ func (q *Queue) Round(ctx context.Context, r Round) (Done, error) {
 
 // firstRead is what the round reads in its transaction's first round trip.
 type firstRead struct {
-	// settling are the rows to settle, by id.
 	settling map[int64]settling
 	// finishing are the attempts that the round finishes without reading their rows first; others are the rest.
 	finishing, others []Settled
