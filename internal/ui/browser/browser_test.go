@@ -320,16 +320,22 @@ func quoted(text string) string {
 // click clicks on the first link or button with this text, as a person does.
 func (b *tab) click(text string) {
 	b.t.Helper()
+	b.press(fmt.Sprintf(`//*[self::a or self::button][contains(normalize-space(.), %s)]`, quoted(text)))
+}
+
+// press clicks on the first element that a selector has.
+func (b *tab) press(selector any) {
+	b.t.Helper()
 	var err error
 	for range 8 { // a page that renews itself takes the element away while chromedp looks at it
 		ctx, cancel := context.WithTimeout(b, 3*time.Second)
-		err = chromedp.Do(ctx, chromedp.Click(fmt.Sprintf(`//*[self::a or self::button][contains(normalize-space(.), %s)]`, quoted(text))))
+		err = chromedp.Do(ctx, chromedp.Click(selector))
 		cancel()
 		if err == nil {
 			return
 		}
 	}
-	b.t.Fatalf("click %q: %v; the page is\n%.2000s", text, err, b.text())
+	b.t.Fatalf("click %v: %v; the page is\n%.2000s", selector, err, b.text())
 }
 
 // look sets how the page looks.
