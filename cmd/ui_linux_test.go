@@ -16,6 +16,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -112,8 +113,33 @@ func TestUITellsNoSecret(t *testing.T) {
 	})
 }
 
+// TestUIKeepsDescriptors: idle connections don't take all file descriptors, and the next request is answered when they end.
+func TestUIKeepsDescriptors(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	dbtest.OK(t, os.WriteFile(filepath.Join(dir, "hipq.yaml"), []byte("name: shop\ndatabase: "+dbtest.Section("sqlite", "shop.db")+"\nqueues: [{name: emails}]\n"), 0o600))
+	c := exec.Command("hipq", "init")
+	c.Dir = dir
+	succeeds(t, c)
+	ui := uiOn(t, dir)
+	var idle []net.Conn
+	for range 600 {
+		idle = append(idle, dbtest.Must(net.Dial("unix", filepath.Join(dir, "ui.sock")))(t))
+	}
+	taken := func() int { return len(dbtest.Must(os.ReadDir(fmt.Sprintf("/proc/%d/fd", ui.pid)))(t)) }
+	for last := 0; taken() > last; time.Sleep(300 * time.Millisecond) {
+		last = taken()
+	}
+	dbtest.Ensure(t, taken() >= 400 && taken() < 450, "%d file descriptors", taken())
+	for _, conn := range idle {
+		dbtest.OK(t, conn.Close())
+	}
+	ui.get("/")
+}
+
 // proxied asks hipq ui as a proxy that knows Ada.
 type proxied struct {
+	pid  int
 	get  func(path string) string
 	post func(path string, form url.Values) (to string)
 }
@@ -149,6 +175,7 @@ func uiOn(t *testing.T, dir string) proxied {
 	}
 	ask("", http.MethodPost, "/queues/emails/pause", url.Values{"pause": {"yes"}}, http.StatusForbidden)
 	return proxied{
+		c.Process.Pid,
 		func(path string) (text string) {
 			t.Helper()
 			text, _ = ask("ada", http.MethodGet, path, nil, http.StatusOK)

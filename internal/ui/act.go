@@ -160,7 +160,7 @@ func (s *Server) changeFailures(v *view) error {
 func (s *Server) ask(v *view, t *task) error {
 	s.tasks.add(t)
 	if v.Bad = t.Total == 0; v.Bad {
-		return v.back(nil, t.Back, "No job was chosen, so nothing was changed.")
+		return v.back(nil, t.Back, "No job was selected, so nothing was changed.")
 	}
 	if j, err := t.parts[0].Get(v.r.Context(), t.parts[0].ids[0]); err == nil { // which may be gone
 		t.First, t.Example = j, v.Remark(j)
@@ -221,7 +221,7 @@ func here(to string) string {
 func (s *Server) pauseQueue(v *view, q *queue.Queue) error {
 	defer s.changed(q.Name)
 	to := here(cmp.Or(v.r.FormValue("back"), "/queues/"+q.Name))
-	do, said := admin.Of(q).By(v.who()).Resume, "The queue goes on."
+	do, said := admin.Of(q).By(v.who()).Resume, "The queue is resumed: its jobs start again."
 	if v.r.FormValue("pause") == "yes" {
 		do, said = admin.Of(q).By(v.who()).Pause, "The queue is paused: no job starts. Running jobs end as usual."
 	}
@@ -233,8 +233,8 @@ func (s *Server) changeSchedule(v *view) error {
 	name, ctx := v.r.PathValue("name"), v.r.Context()
 	switch do := v.r.FormValue("do"); do {
 	case "pause", "resume":
-		is := map[string]string{"pause": "is paused", "resume": "goes on"}[do]
-		return v.back(s.PauseSchedule(ctx, name, do == "pause"), "/schedules", fmt.Sprintf("The schedule %s: %s.", is, name))
+		is := map[string]string{"pause": "paused: it adds no jobs", "resume": "resumed"}[do]
+		return v.back(s.PauseSchedule(ctx, name, do == "pause"), "/schedules", fmt.Sprintf("The schedule %s is %s.", name, is))
 	case "run":
 		queue, added, err := s.RunSchedule(ctx, name, v.who())
 		return v.back(err, fmt.Sprintf("/queues/%s/jobs/%d", queue, added.ID), saidOf(added))

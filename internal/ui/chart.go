@@ -66,7 +66,7 @@ var measures = []measure{
 	{"Finished", "finished", func(h monitor.QueueHour) int64 { return h.Finished }, nil},
 	{"Failed", "failed", func(h monitor.QueueHour) int64 { return h.Failed }, nil},
 	{"Tried again", "errors", func(h monitor.QueueHour) int64 { return h.Errors }, nil},
-	{"Left due", "backlog", func(h monitor.QueueHour) int64 { return h.Backlog }, nil},
+	{"Still due", "backlog", func(h monitor.QueueHour) int64 { return h.Backlog }, nil},
 	{"Wait p95", "wait", nil, func(h monitor.QueueHour) monitor.Times { return h.Wait }},
 	{"Run p95", "run", nil, func(h monitor.QueueHour) monitor.Times { return h.Run }},
 }

@@ -47,7 +47,7 @@ func (d *door) guard(next http.Handler) http.Handler {
 		case r.URL.Path == "/healthz":
 			next.ServeHTTP(w, r)
 		case !d.isMeant(r.Host):
-			d.refuse(w, http.StatusMisdirectedRequest, "This name isn't known here", "Open this server as localhost or 127.0.0.1.",
+			d.refuse(w, http.StatusMisdirectedRequest, "This host name isn't known here", "Open this server as localhost or 127.0.0.1.",
 				"Use the address that hipq ui printed.", "A proxy must pass on the Host that the browser asked for: proxy_set_header Host $http_host.")
 		case open || d.isInside(r):
 			inside.ServeHTTP(w, r)
@@ -106,7 +106,7 @@ func (d *door) enter(w http.ResponseWriter, r *http.Request) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.Token == "" || subtle.ConstantTimeCompare([]byte(r.URL.Query().Get("token")), []byte(d.Token)) != 1 {
-		d.refuse(w, http.StatusUnauthorized, "This token doesn't fit", "This token is wrong, or it was used before.", help...)
+		d.refuse(w, http.StatusUnauthorized, "This token doesn't work", "This token is wrong, or it was used before.", help...)
 		return
 	}
 	d.Token = ""

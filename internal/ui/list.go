@@ -60,7 +60,7 @@ func (v *view) selected(form url.Values) (s selection, err error) {
 		s.Filter.Since, err = v.Time(v.r.Context(), s.Since)
 	}
 	if err != nil {
-		return s, unusable("%q is no age and no time: write 30m, 2h, 7d, or 2026-12-31 23:00.", s.Since)
+		return s, unusable("%q is neither an age nor a time: write 30m, 2h, 7d, or 2026-12-31 23:00.", s.Since)
 	}
 	return s, nil
 }

@@ -159,12 +159,13 @@ func (t *task) Failed() bool {
 func (t *task) Said() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	said := fmt.Sprintf("%s of %s %s %s.", texts.Count(t.changed, "job"), t.Queue(), map[bool]string{true: "was", false: "were"}[t.changed == 1], t.done)
+	were := func(n int) string { return map[bool]string{true: "was", false: "were"}[n == 1] }
+	said := fmt.Sprintf("%s of %s %s %s.", texts.Count(t.changed, "job"), t.Queue(), were(t.changed), t.done)
 	if t.refused > 0 {
-		said += fmt.Sprintf(" %s not: %s", texts.Count(t.refused, "job"), sentence(t.first.Error()))
+		said += fmt.Sprintf(" %s %s not: %s", texts.Count(t.refused, "job"), were(t.refused), sentence(t.first.Error()))
 	}
 	if t.err != nil {
-		said += fmt.Sprintf(" Then it broke off, %d are left: %s", t.Total-int64(t.changed+t.refused), sentence(t.err.Error()))
+		said += fmt.Sprintf(" Then an error ended it, with %s left: %s", texts.Count(t.Total-int64(t.changed+t.refused), "job"), sentence(t.err.Error()))
 	}
 	return said
 }

@@ -181,7 +181,7 @@ func (s *Server) Handler() http.Handler {
 	page("GET /metrics", showing("metrics", "Metrics", "metrics", s.measured))
 	page("GET /enqueue", s.enqueueForm)
 	page("GET /tasks/{id}", s.task(showTask))
-	page("GET /", func(v *view) error { return notFound(v.r.URL.Path) })
+	page("GET /", func(v *view) error { return notFound("page " + v.r.URL.Path) })
 	act := func(pattern string, f func(*view) error) {
 		page(pattern, func(v *view) error {
 			if s.ReadOnly {

@@ -478,10 +478,10 @@ func TestActions(t *testing.T) {
 	dbtest.Same(t, status(0), job.StatusAvailable, "asked, not done")
 	dbtest.Same(t, d.said(d.act(jobs, url.Values{"do": {"cancel"}, "id": some(0, 1)})), "2 jobs of emails were cancelled.")
 	dbtest.Same(t, status(1), job.StatusClosed)
-	dbtest.Same(t, d.said(d.act(jobs, url.Values{"do": {"cancel"}, "id": some(1, 2)})), "1 job of emails was cancelled. 1 job not: Cancel job 2 of emails: the job is final.")
-	dbtest.Same(t, d.said(d.act(jobs, url.Values{"do": {"cancel"}, "id": {"999"}})), "0 jobs of emails were cancelled. 1 job not: Job 999 of emails: no such job.")
-	dbtest.Same(t, d.said(d.act(jobs, url.Values{"do": {"retry"}, "id": some(3)})), "0 jobs of emails were retried. 1 job not: Retry job 4 of emails: the job is not final: it is initial.")
-	dbtest.Same(t, d.said(d.act(jobs, url.Values{"do": {"cancel"}})), "No job was chosen, so nothing was changed.")
+	dbtest.Same(t, d.said(d.act(jobs, url.Values{"do": {"cancel"}, "id": some(1, 2)})), "1 job of emails was cancelled. 1 job was not: Cancel job 2 of emails: the job is final.")
+	dbtest.Same(t, d.said(d.act(jobs, url.Values{"do": {"cancel"}, "id": {"999"}})), "0 jobs of emails were cancelled. 1 job was not: Job 999 of emails: no such job.")
+	dbtest.Same(t, d.said(d.act(jobs, url.Values{"do": {"retry"}, "id": some(3)})), "0 jobs of emails were retried. 1 job was not: Retry job 4 of emails: the job is not final: it is initial.")
+	dbtest.Same(t, d.said(d.act(jobs, url.Values{"do": {"cancel"}})), "No job was selected, so nothing was changed.")
 
 	d.fail("broken 1", ids[3], ids[4])
 	d.fail("other", ids[5])
@@ -490,16 +490,16 @@ func TestActions(t *testing.T) {
 	task := d.do(http.MethodPost, jobs+"?all=1", all).Header.Get("Location")
 	d.fail("broken 2", ids[2])
 	d.add(job.Params{Type: "send", Key: dbtest.Must(d.q.Get(t.Context(), ids[4]))(t).Key})
-	dbtest.Same(t, d.said(d.do(http.MethodPost, task, url.Values{})), "1 job of emails was retried. 1 job not: Job 8 has its type and key, and is not final.")
+	dbtest.Same(t, d.said(d.do(http.MethodPost, task, url.Values{})), "1 job of emails was retried. 1 job was not: Job 8 has its type and key, and is not final.")
 	dbtest.Same(t, status(3), job.StatusClosed)
 	dbtest.Same(t, status(2), job.StatusFailed, "failed after the question")
-	dbtest.Same(t, d.said(d.act(jobs, url.Values{"do": {"again"}, "id": some(3, 1)})), "1 job of emails was added again. 1 job not: Job 9 has its type and key, and is not final.")
+	dbtest.Same(t, d.said(d.act(jobs, url.Values{"do": {"again"}, "id": some(3, 1)})), "1 job of emails was added again. 1 job was not: Job 9 has its type and key, and is not final.")
 	dbtest.Same(t, d.said(d.act(jobs, url.Values{"do": {"reschedule"}, "id": some(6), "at": {"2100-01-01 10:00"}})), "1 job of emails was rescheduled.")
 	dbtest.Same(t, status(6), job.StatusScheduled)
 	dbtest.Ensure(t, strings.Contains(d.said(d.act(jobs, url.Values{"do": {"reschedule"}, "id": some(6), "at": {"whenever"}})), "is not a time"), "a wrong time")
 	dbtest.Same(t, d.said(d.act(jobs, url.Values{"do": {"now"}, "id": some(6)})), "1 job of emails was rescheduled to now, or to the opening of its time window.")
 	dbtest.Same(t, status(6), job.StatusAvailable)
-	dbtest.Same(t, d.said(d.act(jobs, url.Values{"do": {"stop"}, "id": some(6)})), "0 jobs of emails were told to stop. 1 job not: Stop jobs of emails: the job has not been started.")
+	dbtest.Same(t, d.said(d.act(jobs, url.Values{"do": {"stop"}, "id": some(6)})), "0 jobs of emails were told to stop. 1 job was not: Stop jobs of emails: the job has not been started.")
 
 	dbtest.Same(t, d.said(d.act("/queues/emails/pause", url.Values{"pause": {"yes"}})), "The queue is paused: no job starts. Running jobs end as usual.")
 	dbtest.Same(t, dbtest.Must(admin.Of(d.q).Paused(t.Context()))(t), true)
@@ -754,7 +754,7 @@ func TestBadNews(t *testing.T) {
 	}
 	dbtest.Ensure(t, !strings.Contains(d.get(page).text, `role="alert"`), "it is told twice")
 	done := d.get(d.act("/queues/emails/jobs", url.Values{"do": {"cancel"}, "id": {id, "99"}, "back": {page}}).Header.Get("Location")).text
-	dbtest.Ensure(t, strings.Contains(done, `<p class="said" role="alert">1 job of emails was cancelled. 1 job not:`), "%s", done)
+	dbtest.Ensure(t, strings.Contains(done, `<p class="said" role="alert">1 job of emails was cancelled. 1 job was not:`), "%s", done)
 	for path, verdict := range map[string]string{"/": `class="verdict warning" aria-labelledby="verdict"`, "/wall": `class="verdict warning"`} {
 		dbtest.Ensure(t, strings.Contains(d.get(path).text, verdict), "%s: no worker has run, and it looks well", path)
 	}

@@ -31,7 +31,7 @@ func TestChart(t *testing.T) {
 	}
 	want := []drawn{
 		{"Finished", "M0.08 100V50h.84V100zM1.08 100V0h.84V100zM4.08 100V97h.84V100z", "Finished by hour: at most 100, on Sat 24 Oct 23:00."},
-		{"Left due", "M4.08 100V0h.84V100z", "Left due by hour: at most 7, on Sun 25 Oct 02:00."},
+		{"Still due", "M4.08 100V0h.84V100z", "Still due by hour: at most 7, on Sun 25 Oct 02:00."},
 		{"Wait p95", "M0.08 100V0h.84V100zM1.08 100V33.2h.84V100zM4.08 100V0h.84V100z", "Wait p95 by hour: at most 1 s, on Sat 24 Oct 22:00."},
 		{"Run p95", "M0.08 100V0h.84V100z", "Run p95 by hour: at most 10 ms, on Sat 24 Oct 22:00."},
 	}
@@ -39,7 +39,7 @@ func TestChart(t *testing.T) {
 	slots := []slot{
 		{0, false, "Sat 24 Oct 22:00: finished 50, wait p95 1 s, p50 –, run p95 10 ms, p50 –"},
 		{1, false, "Sat 24 Oct 23:00: finished 100, wait p95 100 ms, p50 –"},
-		{4, false, "Sun 25 Oct 02:00: finished 1, left due 7, wait p95 1 s, p50 –"},
+		{4, false, "Sun 25 Oct 02:00: finished 1, still due 7, wait p95 1 s, p50 –"},
 		{5, true, "Sun 25 Oct 02:00: not aggregated"},
 	}
 	dbtest.Same(t, cmp.Diff(slots, c.Slots), "", "slots (-want +got)")

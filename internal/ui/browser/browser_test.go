@@ -320,16 +320,27 @@ func quoted(text string) string {
 // click clicks on the first link or button with this text, as a person does.
 func (b *tab) click(text string) {
 	b.t.Helper()
+	b.press(text, chromedp.Click(fmt.Sprintf(`//*[self::a or self::button][contains(normalize-space(.), %s)]`, quoted(text))))
+}
+
+// clickOn clicks on the first element of a CSS selector.
+func (b *tab) clickOn(selector string) {
+	b.t.Helper()
+	b.press(selector, chromedp.Click(chromedp.CSS(selector)))
+}
+
+func (b *tab) press(what string, click chromedp.Action[chromedp.Void]) {
+	b.t.Helper()
 	var err error
 	for range 8 { // a page that renews itself takes the element away while chromedp looks at it
 		ctx, cancel := context.WithTimeout(b, 3*time.Second)
-		err = chromedp.Do(ctx, chromedp.Click(fmt.Sprintf(`//*[self::a or self::button][contains(normalize-space(.), %s)]`, quoted(text))))
+		err = chromedp.Do(ctx, click)
 		cancel()
 		if err == nil {
 			return
 		}
 	}
-	b.t.Fatalf("click %q: %v; the page is\n%.2000s", text, err, b.text())
+	b.t.Fatalf("click %q: %v; the page is\n%.2000s", what, err, b.text())
 }
 
 // look sets how the page looks.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os/user"
 	"strings"
 	"testing"
 	"time"
@@ -58,9 +59,9 @@ func TestSchedule(t *testing.T) {
 	b.click("Schedules")
 	b.waitFor("Run now")
 	b.click("Pause")
-	b.waitFor("The schedule is paused: nightly.")
+	b.waitFor("The schedule nightly is paused: it adds no jobs.")
 	b.click("Resume")
-	b.waitFor("The schedule goes on: nightly.")
+	b.waitFor("The schedule nightly is resumed.")
 	b.click("compress")
 	b.waitFor("nightly@")
 }
@@ -122,7 +123,7 @@ func TestLive(t *testing.T) {
 	b.do(chromedp.SendKeys(chromedp.CSS(`input[name=at]`), "tomorrow 09:00"))
 	b.click("Reschedule")
 	b.waitFor("1 job of emails was rescheduled.")
-	soon(a, "No job is due.")
+	soon(a, "No job has the status due.")
 	dbtest.Ensure(t, !strings.Contains(a.text(), "was rescheduled"), "the other tab has the message")
 	time.Sleep(3 * time.Second)
 	dbtest.Ensure(t, strings.Contains(b.text(), "1 job of emails was rescheduled."), "a renewed page keeps what was said")
@@ -174,6 +175,9 @@ func TestGoneDatabase(t *testing.T) {
 	b := a.another()
 	b.open(s.base + "/queues/emails")
 	a.wait(`document.readyState === "complete"`)
+	d := a.another()
+	d.open(s.base + "/enqueue")
+	d.do(chromedp.SendKeys(chromedp.CSS("input[name=type]"), "send"), chromedp.SendKeys(chromedp.CSS("textarea"), "typed for long"))
 	time.Sleep(1500 * time.Millisecond)
 	p.Cut()
 	a.wait(`document.getElementById("state").classList.contains("away")`)
@@ -183,12 +187,19 @@ func TestGoneDatabase(t *testing.T) {
 	c.waitFor("Service Unavailable")
 	c.wait(`document.getElementById("state").classList.contains("away")`)
 	c.check("without a database")
+	d.clickOn("button.main")
+	d.waitFor("What you typed is still here.")
+	dbtest.Same(t, value[string](d, `document.querySelector("textarea").value`), "typed for long")
 	p.Mend()
 	for _, tab := range []*tab{a, b, c} {
 		tab.wait(`!document.getElementById("state").classList.contains("away")`)
 	}
 	c.waitFor("newest first")
 	c.wait(`document.title === "emails · shop"`)
+	value[string](d, `document.querySelector("input[name=type]").value = "sned"`)
+	d.clickOn("button.main")
+	d.waitFor(`no job of emails has the type "sned"`)
+	dbtest.Same(t, value[string](d, `document.querySelector("textarea").value`), "typed for long")
 	s.add(job.Params{Type: "send", Key: "after-all"})
 	for _, tab := range []*tab{b, c} {
 		tab.waitFor("after-all")
@@ -283,6 +294,7 @@ func TestOtherPages(t *testing.T) {
 	b.wait(`document.title === "blocked"`)
 	b.click("Win")
 	b.waitFor("cross-origin")
+	b.waitFor("What to do")
 	dbtest.Same(t, dbtest.Must(s.q.Get(t.Context(), 1))(t).Status, job.StatusAvailable)
 	thief := newTab(chromium, t, chromedp.WithNewBrowserContext())
 	thief.open(s.url)
@@ -343,6 +355,80 @@ func TestChosen(t *testing.T) {
 	value[int](b, `document.querySelector(".chooser [name=all]").click(), 0`)
 	b.click("Run now")
 	b.waitFor("Run now 200 jobs of emails?")
+	// who did it
+	b.open(s.base + "/queues/emails/jobs/1")
+	b.do(chromedp.SendKeys(chromedp.CSS("input[name=at]"), "tomorrow 09:00"))
+	b.click("Reschedule")
+	b.waitFor("1 job of emails was rescheduled.")
+	b.click("emails")
+	b.click("Pause the queue")
+	b.waitFor("The queue is paused")
+	me := dbtest.Must(user.Current())(t).Username
+	for state, by := range map[string]string{"dismissed": "by " + me + ", one of 200", "rescheduled": "by " + me, "paused": "by " + me} {
+		b.open(s.base + "/activity?state=" + state)
+		b.wait(`document.querySelector("li.row .below")?.innerText === ` + quoted(by))
+	}
+}
+
+// TestManyFailures: thousands of failures of one cause are one card with the right number and time, and the question has that number.
+func TestManyFailures(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	old := time.Now().UTC().AddDate(0, 0, -9)
+	at := old.Format("2006-01-02 15:04:05.000000")
+	s.exec("INSERT INTO shop_emails (job_type, status, scheduled_run_time, update_time, timeout, priority, throttle_factor, time_windows, attempt, error) WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000)"+
+		" SELECT CASE i % 2 WHEN 0 THEN 'send' ELSE 'digest' END, 'failed', ?, ?, 60, 1, 1, 'NONE', 1, CASE i % 2 WHEN 0 THEN 'send' ELSE 'digest' END || ': 554 relay access denied' FROM n", at, at)
+	b := s.enter()
+	b.openUntil(s.base+"/failures", "Retry 20,000 jobs")
+	b.waitFor("of 2 types")
+	b.waitFor("at " + old.In(dbtest.Must(time.LoadLocation("Europe/Berlin"))(t)).Format("2 Jan 15:04:05"))
+	dbtest.Same(t, value[int](b, `document.querySelectorAll("article").length`), 1, "cards")
+	b.click("Retry 20,000 jobs")
+	b.waitFor("Retry 20,000 jobs of emails?")
+	b.waitFor("554 relay access denied")
+}
+
+// TestStays: what somebody types on the page of a job, and where boxes are scrolled to, outlives a renewal.
+func TestStays(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	s.fail(1, "exit status 1")
+	later := time.Now().UTC().Add(time.Hour).Format("2006-01-02 15:04:05.000000")
+	s.exec("UPDATE shop_emails SET status = 'scheduled', wake_time = ?, scheduled_run_time = ?, attempt = 1", later, later)
+	const entry = "INSERT INTO shop_activity (at, kind, state, queue, job_id, job_type, host, attempt, error) VALUES (?, 'job', 'error', 'emails', 1, 'send', ?, 1, ?)"
+	s.exec(entry, later, "web1", strings.Repeat("a line of an error\n", 60))
+	b := s.enter()
+	b.look(390, "light")
+	b.open(s.base + "/queues/emails/jobs/1")
+	b.do(chromedp.SendKeys(chromedp.CSS("input[name=at]"), "tomorrow 0"))
+	const kept = `[document.activeElement.value, document.querySelector("pre.error").scrollTop, scrollY].join()`
+	value[int](b, `document.querySelector("pre.error").scrollTop = 120, scrollTo(0, 77), 0`)
+	time.Sleep(1500 * time.Millisecond) // it listens
+	s.exec(entry, later, "web2", "exit status 2")
+	b.waitFor("web2")
+	dbtest.Same(t, value[string](b, kept), "tomorrow 0,120,77")
+	b.open(s.base + "/")
+	value[int](b, `document.querySelector(".wide").scrollLeft = 60, 0`)
+	time.Sleep(1500 * time.Millisecond)
+	s.add(job.Params{Type: "send"})
+	b.waitFor("emails\t1\t")
+	dbtest.Same(t, value[int](b, `document.querySelector(".wide").scrollLeft`), 60, "sideways")
+}
+
+// TestZone: all times of a page are in the zone of the config, wherever the browser is.
+func TestZone(t *testing.T) {
+	t.Parallel()
+	s := openOn(t, "sqlite", t.TempDir()+"/shop.db", "", config+schedules)
+	s.fill("exit status 1", 1)
+	b := s.enter()
+	call(b, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "America/New_York"})
+	for _, path := range append(s.jobsOf(), "/", "/queues/emails", "/failures", "/schedules", "/workers", "/activity", "/metrics") {
+		b.open(s.base + path)
+		odd := value[[]string](b, `[...document.querySelectorAll("time:not(.rel)")].map((e) => [e.innerText, e.dateTime]).filter(([said, at]) =>
+			!said.endsWith(new Date(at).toLocaleTimeString("en-GB", { timeZone: "Europe/Berlin" }))).map((e) => e.join(" is "))`)
+		dbtest.Ensure(t, len(odd) == 0, "%s: %v", path, odd)
+		dbtest.Ensure(t, !strings.Contains(b.text(), "UTC") && strings.Contains(b.text(), "All times are in Europe/Berlin."), "%s has another zone: %s", path, b.text())
+	}
 }
 
 // TestOnThePhone: a person with a phone reads errors whole, and sees the chosen tab and the numbers that matter.
@@ -426,12 +512,12 @@ func TestCalm(t *testing.T) {
 	s.add(job.Params{Type: "send", Key: "unseen"})
 	time.Sleep(live + 2*time.Second)
 	dbtest.Ensure(t, !strings.Contains(b.text(), "unseen"), "it was renewed in spite of the pause")
-	dbtest.Same(t, value[string](b, `document.getElementById("pause").innerText`), "Go on updating")
+	dbtest.Same(t, value[string](b, `document.getElementById("pause").innerText`), "Resume updates")
 	value[int](b, `document.getElementById("pause").click(), 0`)
 	b.waitFor("unseen")
 	value[int](b, `document.getElementById("pause").click(), 0`)
 	b.open(s.base + "/queues/emails")
-	b.waitFor("Stop updating")
+	b.waitFor("Pause updates")
 	// nothing moves for people who don't want that
 	const moves = `getComputedStyle(Object.assign(document.querySelector("li.row"), { className: "row fresh" })).animationName`
 	dbtest.Same(t, value[string](b, moves), "fresh")
@@ -494,6 +580,8 @@ func TestTools(t *testing.T) {
 	b.wait(`document.querySelector(".slots g")`)
 	value[bool](b, `document.querySelector(".slots g rect").dispatchEvent(new PointerEvent("pointerover", { bubbles: true }))`)
 	b.waitFor("finished 90")
+	icon := value[string](b, `fetch(document.querySelector("link[rel=icon]").href).then((r) => r.status + " " + r.headers.get("Content-Type"))`, chromedp.EvalAwaitPromise)
+	dbtest.Same(t, icon, "200 image/svg+xml")
 }
 
 // TestSearch: from each page, / leads to a search over all queues, which can be stopped.
@@ -502,15 +590,22 @@ func TestSearch(t *testing.T) {
 	s := open(t)
 	s.add(job.Params{Type: "send", Key: "a", Data: `{"customer": 4711}`}, job.Params{Type: "send", Key: "b"})
 	b := s.enter()
+	s.run("enqueue", "files", "compress", "--key", "report.pdf", "--data", `{"customer": 4711, "pages": 3}`)
+	for _, found := range [][2]string{{"report.pdf", "files/jobs/1"}, {"files/1", "files/jobs/1"}, {"2", "emails/jobs/2"}, {`"PAGES": 3`, "files/jobs/1"}} {
+		b.open(s.base + "/")
+		b.do(chromedp.SendKeys(chromedp.CSS(".find input"), found[0]+kb.Enter))
+		b.wait(`document.querySelector("li.row a")?.getAttribute("href") === "/queues/` + found[1] + `"`)
+	}
+	s.exec("INSERT INTO shop_emails (job_type, job_data) WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 60000) SELECT 'send', 'x' FROM n")
 	for _, path := range []string{"/", "/queues/emails", "/failures", "/queues/emails/jobs/2", "/metrics"} {
 		b.open(s.base + path)
 		b.do(chromedp.KeyEvent("/"))
 		b.wait(`document.activeElement.name === "q"`)
 		value[string](b, `document.activeElement.value = ""`) // the driver types the key into the field
 		b.do(chromedp.KeyEvent("customer\": 4711" + kb.Enter))
-		b.waitFor("1 job found among")
+		b.waitFor("2 jobs found among 60,003: that was all.")
 		b.do(chromedp.Click(chromedp.CSS("li.row a")))
-		b.wait(`location.pathname === "/queues/emails/jobs/1"`)
+		b.wait(`/jobs\/1$/.test(location.pathname)`)
 	}
 	b.open(s.base + "/find?q=nobody")
 	b.check("a search")

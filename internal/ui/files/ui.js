@@ -110,7 +110,7 @@ const live = () => {
   listen();
   document.addEventListener("visibilitychange", () => { say(""); stale = true; listen(); });
   setInterval(renew, 250);
-  const button = by("pause"), show = () => { button.textContent = paused ? "Go on updating" : "Stop updating"; root.classList.toggle("paused", paused); };
+  const button = by("pause"), show = () => { button.textContent = paused ? "Resume updates" : "Pause updates"; root.classList.toggle("paused", paused); };
   if (!button) return; // on the wall
   button.hidden = false;
   button.addEventListener("click", () => { paused = !paused; show(); if (!paused) renew(true); });
@@ -213,7 +213,6 @@ addEventListener("DOMContentLoaded", () => {
   state = by("state");
   calm = state.textContent;
   colour();
-  for (const a of document.querySelectorAll("nav [aria-current]")) a.parentElement.scrollLeft = a.offsetLeft - a.parentElement.offsetLeft - 40;
   if (!page()) return;
   dress();
   live();
