@@ -35,7 +35,6 @@ chance = random.Random(seed)
 shop = Shop(framework)
 shop.environment["SPAN"] = shop.variables["SPAN"] = "1"
 fed, over = threading.Event(), threading.Event()  # no more jobs; no more workers
-begin = time.time()
 added, unsure, started, killed, exits = {}, set(), set(), {}, collections.Counter()  # by number, pid, status
 
 # Of each queue: how long it holds a lost worker's job by default and if it is reliable, in s; variables; its tables; its workers' command;
@@ -239,6 +238,7 @@ for minute in range(MINUTES):
     plan += zip(first, chance.sample(4 * ["process"] + [outages[minute]], 5))
     plan += [(last, "hipq work")] * on_hipq
 phase = chance.uniform(0, 60)
+begin = time.time()
 threads = [threading.Thread(target=one, daemon=True) for one in (feed, work)]
 for thread in threads:
     thread.start()
@@ -251,6 +251,7 @@ threads[0].join()
 load = time.time() - begin
 stuck, gave_up = wait(WAIT), rest(failed)
 say(f"stuck: {sorted(stuck)}, failed: {sorted(gave_up)}")
+waited = time.time()
 if stuck and not on_hipq:  # as if the time that it holds them were over
     shop.sql(expire)
     wait(60)
@@ -265,9 +266,10 @@ for number, list_ in of.items():
     # A run without an end was killed: it lasted 0.3 s at most.
     overlaps += any(second[0] < (first[1] or min(killed.get(first[2], math.inf), first[0] + 0.3)) for first, second in zip(list_, list_[1:]))
 for what in ("process", "hipq work"):
-    next_ = [min((run[0] - at for run in of[number] if run[0] > at), default=None) for number, at in hits[what]]
+    next_ = [min((run[0] - at for run in of[number] if at < run[0] < waited), default=None) for number, at in hits[what]]
     again[what] = [seconds and round(seconds, 1) for seconds in next_]
-waits = [of[number][0][0] - at for number, at in added.items() if of[number]]
+ready = min(list_[0][0] for list_ in of.values())  # the workers have started
+waits = [of[number][0][0] - at for number, at in added.items() if of[number] and at > ready]
 print(json.dumps({
     "queue": queue, "settings": settings, "seed": seed, "version": version(), "mariadb": shop.sql("SELECT VERSION()")[0][0], "load": round(load),
     "jobs": len(added), "again": again, "lost": len(set(added) - ended - gave_up - still), "failed": len(gave_up), "stuck": len(stuck), "hold": hold[reliable],
