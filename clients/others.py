@@ -255,7 +255,6 @@ waited = time.time()
 if stuck and not on_hipq:  # as if the time that it holds them were over
     shop.sql(expire)
     wait(60)
-still = rest(left)
 over.set()
 threads[1].join()
 
@@ -272,8 +271,8 @@ ready = min(list_[0][0] for list_ in of.values())  # the workers have started
 waits = [of[number][0][0] - at for number, at in added.items() if of[number] and at > ready]
 print(json.dumps({
     "queue": queue, "settings": settings, "seed": seed, "version": version(), "mariadb": shop.sql("SELECT VERSION()")[0][0].split("-")[0], "load": round(load),
-    "jobs": len(added), "again": again, "lost": len(set(added) - ended - gave_up - still), "failed": len(gave_up), "stuck": len(stuck), "hold": hold[reliable],
-    "left": len(still), "repeated": sum(len(list_) > 1 for list_ in of.values()), "doubled": sum(sum(run[1] is not None for run in list_) > 1 for list_ in of.values()),
+    "jobs": len(added), "again": again, "lost": len(set(added) - ended - gave_up), "failed": len(gave_up), "stuck": len(stuck), "hold": hold[reliable],
+    "repeated": sum(len(list_) > 1 for list_ in of.values()), "doubled": sum(sum(run[1] is not None for run in list_) > 1 for list_ in of.values()),
     "overlaps": overlaps, "exits": sum(exits.values()), "waits": [round(max(0, number), 1) for number in (statistics.median(waits), max(waits))],
 }))
 say(f"exits {dict(exits)}, unsure {len(unsure)}")

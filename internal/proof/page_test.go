@@ -138,10 +138,10 @@ func costsOf(t *testing.T, notes []string) (c costs) {
 
 // other is a turn of .ci/others; of several turns, what they have together.
 type other struct {
-	Queue, Settings, Version, MariaDB                               string
-	Jobs, Lost, Failed, Stuck, Hold, Left, Doubled, Overlaps, Exits int
-	Again                                                           map[string][]*float64 // nil if the job didn't run again
-	Waits                                                           []float64             // the median and the longest
+	Queue, Settings, Version, MariaDB                   string
+	Jobs, Lost, Failed, Stuck, Doubled, Overlaps, Exits int
+	Again                                               map[string][]*float64 // nil if the job didn't run again
+	Waits                                               []float64             // the median and the longest
 }
 
 // After is when the jobs of killed processes ran again: the median and the longest.
@@ -171,7 +171,7 @@ func others(t *testing.T) (all []*other) {
 			continue
 		}
 		s := all[n]
-		s.Jobs, s.Lost, s.Failed, s.Stuck, s.Left = s.Jobs+o.Jobs, s.Lost+o.Lost, s.Failed+o.Failed, s.Stuck+o.Stuck, s.Left+o.Left
+		s.Jobs, s.Lost, s.Failed, s.Stuck = s.Jobs+o.Jobs, s.Lost+o.Lost, s.Failed+o.Failed, s.Stuck+o.Stuck
 		s.Doubled, s.Overlaps, s.Exits = s.Doubled+o.Doubled, s.Overlaps+o.Overlaps, s.Exits+o.Exits
 		for killed, times := range o.Again {
 			s.Again[killed] = append(s.Again[killed], times...)
