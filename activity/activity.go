@@ -215,24 +215,17 @@ func (l *Log) find(ctx context.Context, by Filter, among []span, f func(Entry) e
 }
 
 func (by Filter) terms() (w engine.Where) {
-	for _, c := range [][2]string{
-		{"kind", string(by.Kind)}, {"queue", by.Queue}, {"job_type", by.JobType}, {"job_key", by.JobKey}, {"worker_id", by.Worker}, {"state", string(by.State)},
-	} {
-		if c[1] != "" {
-			w.And(c[0]+" = ?", c[1])
-		}
-	}
-	if by.JobID != 0 {
-		w.And("job_id = ?", by.JobID)
-	}
+	engine.Is(&w, "kind = ?", string(by.Kind))
+	engine.Is(&w, "queue = ?", by.Queue)
+	engine.Is(&w, "job_type = ?", by.JobType)
+	engine.Is(&w, "job_key = ?", by.JobKey)
+	engine.Is(&w, "worker_id = ?", by.Worker)
+	engine.Is(&w, "state = ?", string(by.State))
+	engine.Is(&w, "job_id = ?", by.JobID)
 	w.Says(by.Error)
 	w.Within("at", by.Since, by.Until)
-	if by.After != 0 {
-		w.And("id > ?", by.After)
-	}
-	if by.Before != 0 {
-		w.And("id < ?", by.Before)
-	}
+	engine.Is(&w, "id > ?", by.After)
+	engine.Is(&w, "id < ?", by.Before)
 	return w
 }
 

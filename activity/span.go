@@ -15,7 +15,6 @@ type span struct{ first, last int64 }
 // spansMax is the maximum number of spans in a query.
 const spansMax = 1000
 
-// within is the condition for ids in one of the spans.
 func within(of []span) (condition string, args []any) {
 	for _, s := range of {
 		args = append(args, s.first, s.last)

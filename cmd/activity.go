@@ -16,46 +16,27 @@ import (
 	"github.com/hipq/hipq/queue/admin"
 )
 
-const activityLong = `Prints the activity, oldest first: every transition of a job or a worker. A table shows the newest 100 entries unless
---limit changes that. With --json all entries are printed, one object a line.
-
-A table searches the newest entries for at most 3 s. If it has not found enough by then, it prints how far back it
-searched, and the --until to continue from there. --limit=0 and --json search everything. With --key, a table has the entries of the jobs that are still in the tables.
-
---follow continues with new entries until it is interrupted. While the database is away, it says so on stderr and
-tries again. No entry is lost.
-
-Exit codes: 0 done · 64 usage · 75 the database is unreachable or busy · 78 configuration · 130 interrupted.`
-
 func (a *app) activityCommand() *cobra.Command {
 	var f activityFlags
-	c := &cobra.Command{
-		Use:   "activity",
-		Short: "Print what happened",
-		Long:  activityLong,
-		Example: `  hipq activity --since 1h --state failed
-  hipq activity --queue emails --job 42
-  hipq activity --follow --json`,
-		SuggestFor: []string{"log", "logs", "history", "events", "tail"},
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if cmd.Flags().Changed("job") {
-				if f.job < 1 {
-					return usagef("--job: %d is not the id of a job", f.job)
-				}
-				if f.queue == "" {
-					return usagef("--job needs --queue: ids are unique within a queue")
-				}
+	c := command("activity", func(cmd *cobra.Command, _ []string) error {
+		if cmd.Flags().Changed("job") {
+			if f.job < 1 {
+				return usagef("--job: %d is not the id of a job", f.job)
 			}
-			if f.follow && f.until != "" {
-				return usagef("--follow prints new entries; leave out --until")
+			if f.queue == "" {
+				return usagef("--job needs --queue: ids are unique within a queue")
 			}
-			if err := f.check(a, cmd); err != nil {
-				return err
-			}
-			return a.open(cmd, patient, func(i *instance) error { return a.runActivity(cmd, i, f) })
-		},
-	}
-	f.add(c, filtered{what: "entries", happened: "of what happened", states: asStrings(activity.States), limit: tableRows})
+		}
+		if f.follow && f.until != "" {
+			return usagef("--follow prints new entries; leave out --until")
+		}
+		if err := f.check(a, cmd); err != nil {
+			return err
+		}
+		return a.open(cmd, patient, func(i *instance) error { return a.runActivity(cmd, i, f) })
+	})
+	f.add(c.Flags(), "entries", "of what happened", asStrings(activity.States))
+	c.Flags().IntVar(&f.limit, "limit", tableRows, "only the newest N (0: all; the default for --json)")
 	c.Flags().Int64Var(&f.job, "job", 0, "only entries of the job with this id")
 	c.Flags().StringVar(&f.worker, "worker", "", "only entries of the worker with this id")
 	c.Flags().BoolVar(&f.follow, "follow", false, "continue with new entries")
@@ -93,17 +74,12 @@ func (a *app) runActivity(cmd *cobra.Command, i *instance, f activityFlags) (err
 			},
 			Back: func() { a.printWarning("the database can be read again") },
 		}
-		return log.Follow(cmd.Context(), by, o, func(e activity.Entry) error { return a.printEntry(i, e) })
+		return log.Follow(cmd.Context(), by, o, func(e activity.Entry) error {
+			return a.print(e.JSON(), "%s", strings.Join(texts.Map(entryRow(i.local(e.At), e), cell), "  "))
+		})
 	}
 	if a.json {
 		return log.Find(cmd.Context(), by, func(e activity.Entry) error { return a.out.json(e.JSON()) })
-	}
-	var ids []jobID
-	var found []activity.Entry
-	if by.JobKey != "" && by.Limit > 0 && by.JobID == 0 {
-		if ids, err = i.withKey(cmd.Context(), by); err != nil {
-			return err
-		}
 	}
 	t := newTable(a.out, i.zoned("AT"), "KIND", "STATE", "QUEUE", "JOB", "TYPE", "KEY", "ATTEMPT", "WAITED", "RAN", "WORKER", "ERROR").
 		narrowing([]string{"TYPE", "KEY", "ERROR"}, []string{"WORKER", "WAITED", "RAN", "KIND", "ATTEMPT", "KEY", "QUEUE", "TYPE"})
@@ -113,12 +89,10 @@ func (a *app) runActivity(cmd *cobra.Command, i *instance, f activityFlags) (err
 		t.row(entryRow(i.localCell(e.At), e)...)
 		return t.err
 	}
-	switch {
-	case len(ids) > 0:
-		found, err = i.entriesOf(cmd.Context(), by, ids)
-	case by.Limit > 0 && by.JobID == 0: // a job's entries have an index, and without a limit all are wanted
-		found, back, err = log.Newest(cmd.Context(), by, lookedFor)
-	default:
+	var found []activity.Entry
+	if by.Limit > 0 && by.JobID == 0 {
+		found, back, err = i.newest(cmd.Context(), by)
+	} else { // a job's entries have an index, and without a limit all are wanted
 		err = log.Find(cmd.Context(), by, list)
 	}
 	for n := 0; n < len(found) && err == nil; n++ {
@@ -139,41 +113,28 @@ func (a *app) runActivity(cmd *cobra.Command, i *instance, f activityFlags) (err
 	return nil
 }
 
-type jobID struct {
-	queue string
-	id    int64
-}
-
-// withKey returns the newest jobs with the filter's key, of those that are in the tables.
-func (i *instance) withKey(ctx context.Context, by activity.Filter) (ids []jobID, err error) {
-	queues, err := i.named(ctx, by.Queue)
-	for n := 0; n < len(queues) && err == nil; n++ {
-		var some []int64
-		some, err = admin.Of(queues[n]).FindIDs(ctx, admin.Filter{Type: by.JobType, Key: by.JobKey, Limit: by.Limit})
-		ids = append(ids, texts.Map(some, func(id int64) jobID { return jobID{queues[n].Name, id} })...)
+// newest returns the newest entries, oldest first: with a key, those of the jobs with that key that are in the tables, if there
+// are some. back is the entry back to which it has searched, if not to the beginning.
+func (i *instance) newest(ctx context.Context, by activity.Filter) (found []activity.Entry, back activity.Entry, err error) {
+	log, of, known := activity.New(i.db), by, 0
+	var queues []*queue.Queue
+	if by.JobKey != "" {
+		queues, err = i.named(ctx, by.Queue)
 	}
-	return ids, err
-}
-
-// entriesOf returns the newest entries of jobs, oldest first.
-func (i *instance) entriesOf(ctx context.Context, by activity.Filter, ids []jobID) (found []activity.Entry, err error) {
-	for n := 0; n < len(ids) && err == nil; n++ {
-		by.Queue, by.JobID = ids[n].queue, ids[n].id
-		err = activity.New(i.db).Find(ctx, by, func(e activity.Entry) error {
-			found = append(found, e)
-			return nil
-		})
+	for n := 0; n < len(queues) && err == nil; n++ {
+		var ids []int64
+		ids, err = admin.Of(queues[n]).FindIDs(ctx, admin.Filter{Type: by.JobType, Key: by.JobKey, Limit: by.Limit})
+		known += len(ids)
+		for at := 0; at < len(ids) && err == nil; at++ {
+			of.Queue, of.JobID = queues[n].Name, ids[at]
+			err = log.Find(ctx, of, func(e activity.Entry) error { found = append(found, e); return nil })
+		}
+	}
+	if err == nil && known == 0 {
+		return log.Newest(ctx, by, lookedFor)
 	}
 	slices.SortFunc(found, func(a, b activity.Entry) int { return cmp.Compare(a.ID, b.ID) })
-	return found[max(0, len(found)-by.Limit):], err
-}
-
-func (a *app) printEntry(i *instance, e activity.Entry) error {
-	if a.json {
-		return a.out.json(e.JSON())
-	}
-	a.out.line("%s", strings.Join(texts.Map(entryRow(i.local(e.At), e), cell), "  "))
-	return a.out.err
+	return found[max(0, len(found)-by.Limit):], back, err
 }
 
 func entryRow(at string, e activity.Entry) []string {

@@ -121,36 +121,20 @@ func ending(j *job.Job) string {
 	return "failed: " + j.Error
 }
 
-const completeLong = `Reports that the work of a job is done. It settles the started job that has this type and key and is not final. Use it
-for asynchronous jobs, whose handlers only send a request.
-
-It prints what it did. With --json, "result" is answered, already (the job had finished before, which is harmless),
-unknown (there is no job with this key) or refused. If a handler is still running, its own result is ignored.
-
-Exit codes: 0 done, or done already · 1 there is no such job, it has failed, or it has not been started: nothing changed;
-with --dry-run also: it is done already · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
-
 func (a *app) completeCommand() *cobra.Command {
 	var data string
 	var answer queue.Answer
-	c := &cobra.Command{
-		Use:        "complete QUEUE TYPE KEY",
-		Short:      "Report that the work of a job is done",
-		Long:       completeLong,
-		Example:    "  hipq complete requests upload order-4711\n  hipq complete requests upload order-4711 --data '{\"receipt\":17}'",
-		SuggestFor: []string{"done", "finish", "ack", "answer", "succeed"},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			result, err := a.readData(cmd.Context(), data)
-			if err != nil {
-				return err
-			}
-			if result == job.None {
-				return usagef("--data: NONE means no result; leave it out, or use another text")
-			}
-			answer.Type, answer.Key, answer.Verdict, answer.Result = args[1], args[2], job.Finished, result
-			return a.aboutQueue(cmd, brief, args[0], func(i *instance, q *queue.Queue) error { return a.answer(cmd, i, q, answer) })
-		},
-	}
+	c := command("complete", func(cmd *cobra.Command, args []string) error {
+		result, err := a.readData(cmd.Context(), data)
+		if err != nil {
+			return err
+		}
+		if result == job.None {
+			return usagef("--data: NONE means no result; leave it out, or use another text")
+		}
+		answer.Type, answer.Key, answer.Verdict, answer.Result = args[1], args[2], job.Finished, result
+		return a.aboutQueue(cmd, brief, args[0], func(i *instance, q *queue.Queue) error { return a.answer(cmd, i, q, answer) })
+	})
 	f := c.Flags()
 	f.StringVar(&data, "data", "", "a result to keep with the job: JSON or text, @FILE, or - for standard input")
 	f.StringVar(&answer.Token, "token", "", "only if the job's latest attempt has this token (HIPQ_TOKEN)")
@@ -158,51 +142,28 @@ func (a *app) completeCommand() *cobra.Command {
 	return c
 }
 
-const failLong = `Reports that the work of a job has failed for good. It settles the started job that has this type and key and is not
-final. With --retry, the failure is treated like a handler's error: the next worker that handles the type decides
-whether to retry. With --release, the job runs again later, without an error.
-
-It prints what it did. With --json, "result" is answered, already (the job, or with --retry or --release the attempt, had
-ended before, which is harmless), unknown (there is no job with this key) or refused. If a handler is still running, its
-own result is ignored.
-
-Exit codes: 0 done, or done already · 1 there is no such job, it has finished, or it has not been started: nothing changed;
-with --dry-run also: it is done already · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
-
 func (a *app) failCommand() *cobra.Command {
 	var answer queue.Answer
 	var retry, release bool
-	var after string
-	c := &cobra.Command{
-		Use:        "fail QUEUE TYPE KEY",
-		Short:      "Report that the work of a job has failed",
-		Long:       failLong,
-		Example:    "  hipq fail requests upload order-4711 --error 'no such customer'\n  hipq fail requests upload order-4711 --error timeout --retry\n  hipq fail requests upload order-4711 --release --retry-after 5m",
-		SuggestFor: []string{"nack", "reject", "error"},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			answer.Type, answer.Key, answer.Verdict, answer.Error = args[1], args[2], job.Failed, strings.TrimSpace(answer.Error)
-			if retry {
-				answer.Verdict = job.TryAgain
-			}
-			if release {
-				answer.Verdict = job.Released
-			}
-			delay, err := durationFlag("--retry-after", after)
-			if err != nil {
-				return err
-			}
-			if after != "" {
-				answer.RetryAfter = max(delay, 1) // 0s is at once
-			}
-			return a.aboutQueue(cmd, brief, args[0], func(i *instance, q *queue.Queue) error { return a.answer(cmd, i, q, answer) })
-		},
-	}
+	c := command("fail", func(cmd *cobra.Command, args []string) error {
+		answer.Type, answer.Key, answer.Verdict, answer.Error = args[1], args[2], job.Failed, strings.TrimSpace(answer.Error)
+		if retry {
+			answer.Verdict = job.TryAgain
+		}
+		if release {
+			answer.Verdict = job.Released
+		}
+		if cmd.Flags().Changed("retry-after") {
+			answer.RetryAfter = max(answer.RetryAfter, 1) // 0s is at once
+		}
+		return a.aboutQueue(cmd, brief, args[0], func(i *instance, q *queue.Queue) error { return a.answer(cmd, i, q, answer) })
+	})
 	f := c.Flags()
 	f.StringVar(&answer.Error, "error", "", "what went wrong")
 	f.StringVar(&answer.Token, "token", "", "only if the job's latest attempt has this token (HIPQ_TOKEN)")
 	f.BoolVar(&retry, "retry", false, "treat it like a handler's error, which may be retried")
 	f.BoolVar(&release, "release", false, "run the job again later, without an error")
-	f.StringVar(&after, "retry-after", "", "with --retry or --release: when to run again, from now: 0s, 90s, 5m (default: as the retry policy says)")
+	durationVar(f, &answer.RetryAfter, "retry-after", "", "with --retry or --release: when to run again, from now: 0s, 90s, 5m (default: as the retry policy says)")
 	f.BoolVar(&answer.Count, "count", false, "with --release: the attempt counts for the retry policy")
 	f.BoolVar(&answer.DryRun, "dry-run", false, dryRunUsage)
 	c.MarkFlagsMutuallyExclusive("release", "retry")

@@ -81,7 +81,7 @@ func TestNames(t *testing.T) {
 // a bool says what true does.
 func TestOptionsSayWhatZeroMeans(t *testing.T) {
 	says, n := regexp.MustCompile(`(?i)\b(required|defaults?|zero|0|nil|empty|if set)\b`), 0
-	for _, pattern := range []string{"../activity/*.go", "../config/*.go", "../monitor/*.go", "../queue/*.go", "../queue/*/*.go", "../schema/*.go"} {
+	for _, pattern := range []string{"../activity/*.go", "../config/*.go", "../internal/store/*.go", "../monitor/*.go", "../queue/*.go", "../queue/*/*.go", "../schema/*.go"} {
 		for _, name := range dbtest.Must(filepath.Glob(pattern))(t) {
 			for _, d := range dbtest.Must(parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments|parser.SkipObjectResolution))(t).Decls {
 				types, ok := d.(*ast.GenDecl)

@@ -12,34 +12,18 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-const cancelLong = `Ends jobs that have not started or that wait for their next attempt. They become final with the error "cancelled" and
-are closed: hipq status doesn't count them as failed. hipq retry with their ids runs them again.
-
-Name the ids, or select jobs with flags; --limit takes only the newest. A job that a worker has locked but not started
-is cancelled too. A running job is cancelled only with --running: its worker is asked to stop it, which takes about a
-second and at most worker.grace. With --running, a job that waits for an answer or for its retry decision ends at
-once.
-
-Exit codes: 0 done · 1 some could not be cancelled · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
-
 func (a *app) cancelCommand() *cobra.Command {
 	running := false
 	waiting := []admin.Status{admin.Initial, admin.Retry}
 	started := []admin.Status{admin.Running, admin.Error}
 	others := slices.Concat([]admin.Status{admin.Due, admin.Held, admin.Scheduled, admin.Locked}, started, []admin.Status{admin.Waiting})
-	c := a.operateCommand(&cobra.Command{
-		Use:        "cancel QUEUE [ID…]",
-		Short:      "End waiting or running jobs",
-		Long:       cancelLong,
-		Example:    "  hipq cancel emails 41 42\n  hipq cancel emails --type newsletter --dry-run\n  hipq cancel emails 43 --running",
-		SuggestFor: []string{"delete", "remove", "rm", "kill", "abort", "drop"},
-	}, "cancelled", waiting, others, func(_ *cobra.Command, f *operateFlags, o *operation) error {
+	c := a.operateCommand("cancel", "cancelled", waiting, others, func(_ *cobra.Command, o *operation) error {
 		switch {
 		case running:
 			o.stop()
 			return nil
-		case slices.Contains(append(started, admin.Waiting), admin.Status(f.state)):
-			return usagef("--state %s: add --running to cancel jobs that have started", f.state)
+		case slices.Contains(append(started, admin.Waiting), admin.Status(o.state)):
+			return usagef("--state %s: add --running to cancel jobs that have started", o.state)
 		}
 		o.can = admin.CanCancel
 		o.do = func(ctx context.Context, q *admin.Queue, ids []int64, _ []*change) error {

@@ -3,6 +3,7 @@ package cmd
 import (
 	"cmp"
 	"context"
+	_ "embed" // for bashWords
 	"io"
 	"slices"
 	"strings"
@@ -20,48 +21,28 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-const completionLong = `Prints a script that lets a shell complete commands, flags, queues, job types, states, ids, workers and file names
-with the Tab key. Names come from the config and, if it answers within a second, from the database. Names that a shell
-would have to quote are left out.
-
-  bash:        hipq completion bash > ~/.local/share/bash-completion/completions/hipq
-  or, without the package bash-completion, in ~/.bashrc: source <(hipq completion bash)
-  zsh:         hipq completion zsh > "${fpath[1]}/_hipq"
-  and in ~/.zshrc: autoload -U compinit; compinit
-  fish:        hipq completion fish > ~/.config/fish/completions/hipq.fish
-  PowerShell:  hipq completion powershell | Out-String | Invoke-Expression
-
-Start a new shell to use it. hipq's packages and make install provide these files.
-
-Exit codes: 0 done · 64 usage.`
-
 var shells = []string{"bash", "zsh", "fish", "powershell"}
 
 func (a *app) completionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:       "completion SHELL",
-		Short:     "Print the completion for a shell: bash, zsh, fish or powershell",
-		Long:      completionLong,
-		Example:   "  source <(hipq completion bash)",
-		ValidArgs: shells,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			switch root, to := cmd.Root(), cmd.OutOrStdout(); args[0] {
-			case "bash":
-				if err := root.GenBashCompletionV2(to, true); err != nil {
-					return err
-				}
-				_, err := io.WriteString(to, bashWords)
+	c := command("completion", func(cmd *cobra.Command, args []string) error {
+		switch root, to := cmd.Root(), cmd.OutOrStdout(); args[0] {
+		case "bash":
+			if err := root.GenBashCompletionV2(to, true); err != nil {
 				return err
-			case "zsh":
-				return root.GenZshCompletion(to)
-			case "fish":
-				return root.GenFishCompletion(to, true)
-			case "powershell":
-				return root.GenPowerShellCompletionWithDesc(to)
 			}
-			return usagef("SHELL: %q is not one of %s", args[0], list(shells)) // no suggestion: tcsh isn't a misspelt zsh
-		},
-	}
+			_, err := io.WriteString(to, "\n"+bashWords)
+			return err
+		case "zsh":
+			return root.GenZshCompletion(to)
+		case "fish":
+			return root.GenFishCompletion(to, true)
+		case "powershell":
+			return root.GenPowerShellCompletionWithDesc(to)
+		}
+		return usagef("SHELL: %q is not one of %s", args[0], list(shells)) // no suggestion: tcsh isn't a misspelt zsh
+	})
+	c.ValidArgs = shells
+	return c
 }
 
 const (
@@ -256,36 +237,6 @@ func lastWorkers(l lookUp, i *instance) ([]string, error) {
 
 // bashWords replaces one of the functions that cobra writes. Cobra's needs the package bash-completion, and like bash
 // it splits words at @, which bash completes to host names.
-const bashWords = `
-# Fills cur, prev, words and cword: the words up to the cursor, ended by blanks alone. bash ends them at COMP_WORDBREAKS too.
-__hipq_words()
-{
-    local line=${COMP_LINE:0:COMP_POINT} i blank part
-    words=()
-    for ((i = 0; i <= COMP_CWORD; i++)); do
-        blank=${line%%[![:space:]]*}
-        line=${line#"$blank"}
-        part=${COMP_WORDS[i]}
-        ((i < COMP_CWORD)) || part=$line
-        line=${line#"$part"}
-        if [[ -n $blank || ${#words[@]} -eq 0 ]]; then
-            words+=("$part")
-        else
-            words[${#words[@]} - 1]+=$part
-        fi
-    done
-    cword=$((${#words[@]} - 1))
-    cur=${words[cword]}
-    prev=${words[cword > 0 ? cword - 1 : 0]}
-}
-
-__start_hipq()
-{
-    local cur prev words cword out directive
-
-    COMPREPLY=()
-    __hipq_words
-    __hipq_get_completion_results
-    __hipq_process_completion_results
-}
-`
+//
+//go:embed completion.bash
+var bashWords string

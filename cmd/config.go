@@ -15,52 +15,14 @@ import (
 	"github.com/hipq/hipq/queue/admin"
 )
 
-const configLong = `Shows the effective configuration, or checks it.
-
-Files: the config is that of --config or HIPQ_CONFIG, or the first of ./hipq.yaml, ~/.config/hipq/hipq.yaml and
-/etc/hipq/hipq.yaml. The SQLite database is hipq.db beside it, unless database.path names another. ~/.cache/hipq has
-notes of what was mailed about an outage, so that it isn't mailed each minute. /etc/cron.d/hipq is the crontab of a
-package, with its lines commented out. /usr/share/doc/hipq or /usr/local/share/doc/hipq has the manual, and a config with
-all settings.
-
-Environment: HIPQ_DATABASE_DSN, HIPQ_WORKER_CONCURRENCY and others outrank the config, whose reference has the variable
-of each setting. XDG_CONFIG_HOME and XDG_CACHE_HOME stand for ~/.config and ~/.cache. NO_COLOR, LC_ALL, LC_CTYPE, LANG
-and TERM decide how output looks on a terminal.
-
-Exit codes: 0 done · 64 usage · 78 configuration, and with check --database 75: the database is unreachable or busy.`
-
 func (a *app) configCommand() *cobra.Command {
-	c := &cobra.Command{
-		Use:        "config",
-		Short:      "Show or check the configuration",
-		Long:       configLong,
-		Example:    "  hipq config show\n  hipq config check",
-		SuggestFor: []string{"check", "settings"},
-	}
+	c := command("config", nil)
 	c.AddCommand(a.configShowCommand(), a.configCheckCommand())
 	return c
 }
 
-const configShowLong = `Prints each setting with its value and its source: FILE:LINE, the name of an environment variable, a flag, or default.
-If a queue or a job type inherits a value, the source is the place where it is set. The database isn't used.
-
-The DSN's password is hidden, and so are the values of handlers' variables and everything else that looks like a
-password. Arguments of handlers are shown, because every user of the host can see them while the handler runs.
-
-With the flags of hipq work it shows what would apply to that run. With --json it prints a list of {"key", "value",
-"from"}.
-
-Exit codes: 0 done · 64 usage · 78 configuration.`
-
 func (a *app) configShowCommand() *cobra.Command {
-	c := &cobra.Command{
-		Use:        "show",
-		Short:      "Show each setting with its source",
-		Long:       configShowLong,
-		SuggestFor: []string{"get", "print", "dump"},
-		Example:    "  hipq config show | grep timeout\n  hipq config show --concurrency 8 --json",
-		RunE:       func(cmd *cobra.Command, _ []string) error { return a.runConfigShow(cmd) },
-	}
+	c := command("config_show", func(cmd *cobra.Command, _ []string) error { return a.runConfigShow(cmd) })
 	settingFlags(c.Flags())
 	return c
 }
@@ -101,31 +63,9 @@ func (a *app) runConfigShow(cmd *cobra.Command) error {
 	return nil
 }
 
-const configCheckLong = `Checks the configuration and lists everything that is wrong. It finds what every command
-refuses: unknown keys and variables, invalid values, time windows and time zones, an unreadable dsn_file. It also checks
-the files of database.tls, and the programs of handlers and retry handlers. Each program must exist and be executable. A
-script needs an interpreter that exists (#!), and a script that is passed to an interpreter, as in [php, send.php], must
-exist. Secrets of http handlers in files that others can read cause a warning.
-
-Programs are looked up as in hipq work: with this PATH, from the handler's folder, as this user. cron's PATH is often
-shorter, so try PATH=/usr/bin:/bin hipq config check.
-
-Without --database, no database is needed. With it, the database must be reachable, initialised for all queues, and
-divided into shards as the config says. To check the host, the crontab and the database's settings, run hipq doctor.
-
-Exit codes: 0 nothing is wrong · 64 usage · 75 nothing is wrong with the configuration, but the database is unreachable or
-busy · 78 something is wrong.`
-
 func (a *app) configCheckCommand() *cobra.Command {
 	var database bool
-	c := &cobra.Command{
-		Use:        "check",
-		Short:      "Check the configuration and handlers' programs",
-		Long:       configCheckLong,
-		Example:    "  hipq config check --config /etc/hipq/hipq.yaml\n  hipq config check --database",
-		SuggestFor: []string{"validate", "lint", "test", "verify"},
-		RunE:       func(cmd *cobra.Command, _ []string) error { return a.runConfigCheck(cmd, database) },
-	}
+	c := command("config_check", func(cmd *cobra.Command, _ []string) error { return a.runConfigCheck(cmd, database) })
 	c.Flags().BoolVar(&database, "database", false, "also check that the database is reachable and initialised")
 	return c
 }

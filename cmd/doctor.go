@@ -13,41 +13,14 @@ import (
 	"github.com/hipq/hipq/internal/doctor"
 )
 
-const doctorLong = `Checks the surroundings of hipq: file permissions, the disk, this user's crontab lines or systemd
-timers, handlers, the database and its version, each node of the DSN, clocks, isolation, time zones, packet size,
-durability, what sessions of applications and other users of the host may do, privileges, the tables and their sizes,
-the index for due jobs, and whether workers run. It lists errors first, then warnings about what could be safer, each
-with a remedy, and last what is fine. --json prints the result of every check.
-
-Run it as the user of the crontab, because it sees only what its own user sees. It changes nothing and may be repeated.
-To check the config itself, run hipq config check. A check that can't run, or doesn't end within --timeout, is unknown.
-
-Exit codes: 0 nothing is wrong · 1 something is wrong, such as a database that can't be reached · 64 usage ·
-78 the config can't be read.`
-
 func (a *app) doctorCommand() *cobra.Command {
-	var timeout string
-	c := &cobra.Command{
-		Use:   "doctor",
-		Short: "Check the host, the crontab, the database and its settings",
-		Long:  doctorLong,
-		Example: `  sudo -u hipq hipq doctor --config /etc/hipq/hipq.yaml
-  hipq doctor --json | jq -c 'select(.result == "wrong")'`,
-		SuggestFor: []string{"diagnose", "checkup", "selftest", "ping"},
-		RunE:       func(cmd *cobra.Command, _ []string) error { return a.runDoctor(cmd, timeout) },
-	}
-	c.Flags().StringVar(&timeout, "timeout", "10s", "how long all checks may take together")
+	var timeout time.Duration
+	c := command("doctor", func(cmd *cobra.Command, _ []string) error { return a.runDoctor(cmd, timeout) })
+	durationVar(c.Flags(), &timeout, "timeout", "10s", "how long all checks may take together").positive = true
 	return c
 }
 
-func (a *app) runDoctor(cmd *cobra.Command, text string) error {
-	timeout, err := durationFlag("--timeout", text)
-	if err != nil {
-		return err
-	}
-	if timeout <= 0 {
-		return usagef("--timeout must be above 0")
-	}
+func (a *app) runDoctor(cmd *cobra.Command, timeout time.Duration) error {
 	c, err := config.Load(a.loadOptions(cmd)) // its warnings are among the findings
 	if err != nil {
 		return err
@@ -56,7 +29,7 @@ func (a *app) runDoctor(cmd *cobra.Command, text string) error {
 	ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 	defer cancel()
 	o := doctor.Options{
-		Config: c, Handlers: func() (wrong, foreign []string) { return troubles(c), foreignPrograms(c) }, Now: time.Now,
+		Config: c, Handlers: func() (wrong, foreign []string) { return troubles(c) }, Now: time.Now,
 		Etc: "/etc", Sendmail: []string{"/usr/sbin/sendmail", "/usr/lib/sendmail"},
 	}
 	all := map[doctor.Result][]doctor.Finding{}

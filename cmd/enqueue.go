@@ -19,65 +19,43 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-var onDuplicates = []job.OnDuplicate{job.IgnoreDuplicate, job.ReplaceDuplicate, job.RefuseDuplicate}
-
-const enqueueLong = `Adds a job and prints its id. If a job with the same type and key is not final yet, that job stays as it is and its id
-is printed; --on-duplicate changes that. Job types that the config doesn't name are accepted unless strict_types is
-set.
-
-With --ndjson it adds many jobs: one JSON object a line, with queue, job_type, and any of job_data, job_key,
-scheduled_run_time, priority, timeout, throttle_factor, time_windows and shard_key. Jobs are committed in batches. The
-first bad line stops it. The lines before it have been added, and the message says how to continue.
-
-With --dry-run it checks the input, looks for duplicates of the key, and adds nothing.
-
-Exit codes: 0 done · 1 a line was bad, or a duplicate refused, or with --dry-run: nothing would be added or replaced · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
-
 type enqueueOptions struct {
-	data, key, shardKey, at, in, timeout, ndjson, onDuplicate string
-	priority, throttleFactor                                  int
-	windows                                                   []string
-	dryRun                                                    bool
+	data, key, shardKey, at, ndjson, onDuplicate string
+	in, timeout                                  time.Duration
+	priority, throttleFactor                     int
+	windows                                      []string
+	dryRun                                       bool
 }
 
 func (a *app) enqueueCommand() *cobra.Command {
 	var o enqueueOptions
-	c := &cobra.Command{
-		Use:   "enqueue QUEUE TYPE | --ndjson FILE",
-		Short: "Add a job, or many",
-		Long:  enqueueLong,
-		Example: `  hipq enqueue emails send --data '{"to":"ann@example.org"}' --key order-4711
-  hipq enqueue emails send --data @letter.json --in 2h --window 'mon-fri 09:00-17:30'
-  hipq enqueue --ndjson jobs.ndjson`,
-		SuggestFor: []string{"add", "push", "submit", "insert", "put", "new", "send"},
-		Args: func(cmd *cobra.Command, args []string) error {
-			switch {
-			case !cmd.Flags().Changed("ndjson"):
-				return checkArguments(cmd, args)
-			case len(args) > 0:
-				return fmt.Errorf("with --ndjson each line names its queue and type; leave out %q", args[0])
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if o.ndjson != "" {
-				return a.enqueueNDJSON(cmd, o)
-			}
-			return a.aboutQueue(cmd, brief, args[0], func(i *instance, q *queue.Queue) error { return a.enqueueJob(cmd, i, q, args[1], o) })
-		},
+	c := command("enqueue", func(cmd *cobra.Command, args []string) error {
+		if o.ndjson != "" {
+			return a.enqueueNDJSON(cmd, o)
+		}
+		return a.aboutQueue(cmd, brief, args[0], func(i *instance, q *queue.Queue) error { return a.enqueueJob(cmd, i, q, args[1], o) })
+	})
+	c.Args = func(cmd *cobra.Command, args []string) error {
+		switch {
+		case !cmd.Flags().Changed("ndjson"):
+			return checkArguments(cmd, args)
+		case len(args) > 0:
+			return fmt.Errorf("with --ndjson each line names its queue and type; leave out %q", args[0])
+		}
+		return nil
 	}
 	f := c.Flags()
 	f.StringVar(&o.data, "data", "", "what the handler needs: JSON or text, @FILE, or - for standard input")
 	f.StringVar(&o.key, "key", "", "unique per type among the jobs that are not final (default: a UUID)")
 	f.StringVar(&o.at, "at", "", "when to run: "+timeUsage+" (default: now)")
-	f.StringVar(&o.in, "in", "", "when to run, from now: 90s, 5m, 2h, 1d")
+	durationVar(f, &o.in, "in", "", "when to run, from now: 90s, 5m, 2h, 1d")
 	f.IntVar(&o.priority, "priority", 100, "lower runs first, unless the queue says otherwise (default: the job type's)")
-	f.StringVar(&o.timeout, "timeout", "", "how long an attempt may last (default: the job type's)")
+	durationVar(f, &o.timeout, "timeout", "", "how long an attempt may last (default: the job type's)")
 	f.IntVar(&o.throttleFactor, "throttle-factor", 1, "weight against the queue's throttle limit (default: the job type's)")
 	f.StringVar(&o.shardKey, "shard-key", "", "determines the job's shard, unless throttle groups do (default: its key)")
 	f.StringArrayVar(&o.windows, "window", nil, "time window in which the job must start, may be repeated (default: the job type's)")
 	f.StringVar(&o.onDuplicate, "on-duplicate", "ignore", "if a job with this type and key is not final: ignore the new one, replace the old one unless it has started, or error")
-	_ = f.SetAnnotation("on-duplicate", wordsOfFlag, asStrings(onDuplicates))
+	_ = f.SetAnnotation("on-duplicate", wordsOfFlag, asStrings([]job.OnDuplicate{job.IgnoreDuplicate, job.ReplaceDuplicate, job.RefuseDuplicate}))
 	f.StringVar(&o.ndjson, "ndjson", "", "add a job for each line of this file; - is standard input")
 	f.BoolVar(&o.dryRun, "dry-run", false, dryRunUsage)
 	// the default is the job type's, so help must not show a number
@@ -174,23 +152,22 @@ func (a *app) printEnqueued(said enqueued, due string) error {
 	if said.DryRun && said.Duplicate && !said.Replaced {
 		nothing = fmt.Errorf("enqueue: the job would be a duplicate of job %d of %s", *said.ID, said.Queue)
 	}
+	text := "would enqueue 1 job in " + said.Queue + due
 	switch {
-	case a.json:
-		return errors.Join(nothing, a.out.json(said))
-	case nothing != nil:
+	case nothing != nil && !a.json:
 		return nothing
-	case said.DryRun && said.Replaced:
-		a.out.line("would replace job %d of %s%s", *said.ID, said.Queue, due)
-	case said.DryRun:
-		a.out.line("would enqueue 1 job in %s%s", said.Queue, due)
-	default:
-		a.out.line("%d", *said.ID)
+	case !said.DryRun:
+		text = number(*said.ID)
+	case said.Replaced:
+		text = fmt.Sprintf("would replace job %d of %s%s", *said.ID, said.Queue, due)
 	}
-	return nil
+	return errors.Join(nothing, a.print(said, "%s", text))
 }
 
 func (a *app) newJob(cmd *cobra.Command, jobType string, o enqueueOptions, i *instance) (job.Params, error) {
-	j := job.Params{Type: jobType, Key: o.key, ShardKey: o.shardKey, OnDuplicate: job.OnDuplicate(o.onDuplicate)}
+	j := job.Params{
+		Type: jobType, Key: o.key, ShardKey: o.shardKey, In: o.in, Timeout: o.timeout, OnDuplicate: job.OnDuplicate(o.onDuplicate),
+	}
 	var err error
 	if j.Data, err = a.readData(cmd.Context(), o.data); err != nil {
 		return j, err
@@ -198,14 +175,8 @@ func (a *app) newJob(cmd *cobra.Command, jobType string, o enqueueOptions, i *in
 	if j.At, err = a.runTime(cmd, i, o.at); err != nil {
 		return j, err
 	}
-	if j.In, err = durationFlag("--in", o.in); err != nil {
-		return j, err
-	}
-	if j.Timeout, err = durationFlag("--timeout", o.timeout); err != nil {
-		return j, err
-	}
-	if cmd.Flags().Changed("timeout") && j.Timeout < time.Second {
-		return j, usagef("--timeout: %q is shorter than a second", o.timeout)
+	if timeout := cmd.Flag("timeout"); timeout.Changed && j.Timeout < time.Second {
+		return j, usagef("--timeout: %q is shorter than a second", timeout.Value)
 	}
 	if cmd.Flags().Changed("priority") {
 		j.Priority = &o.priority

@@ -32,7 +32,6 @@ const (
 
 var errInterrupted = errors.New("interrupted")
 
-// usageError is a mistake on the command line.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
@@ -222,38 +221,32 @@ func (a *app) diagnose(err error) (code int, hint string) {
 // signals handles SIGINT, SIGTERM, and SIGHUP, which a broken connection sends. The first signal cancels the context,
 // the second ends the process.
 type signals struct {
-	caught chan os.Signal
-	done   chan struct{}
-	first  atomic.Int32
+	done  chan struct{}
+	first atomic.Int32
 }
 
 func watchSignals(parent context.Context) (context.Context, *signals) {
 	ctx, cancel := context.WithCancel(parent)
-	s := &signals{caught: make(chan os.Signal, 2), done: make(chan struct{})}
-	signal.Notify(s.caught, syscall.SIGINT, syscall.SIGTERM)
+	s, caught := &signals{done: make(chan struct{})}, make(chan os.Signal, 2)
+	signal.Notify(caught, syscall.SIGINT, syscall.SIGTERM)
 	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores it
-		signal.Notify(s.caught, syscall.SIGHUP)
+		signal.Notify(caught, syscall.SIGHUP)
 	}
 	go func() {
 		defer cancel()
-		if sig := s.next(); sig != 0 {
-			s.first.Store(int32(sig))
-			cancel()
-			if sig := s.next(); sig != 0 {
-				os.Exit(exitOf(sig))
+		for {
+			select {
+			case sig := <-caught:
+				if !s.first.CompareAndSwap(0, int32(sig.(syscall.Signal))) {
+					os.Exit(exitOf(sig.(syscall.Signal)))
+				}
+				cancel()
+			case <-s.done:
+				return
 			}
 		}
 	}()
 	return ctx, s
-}
-
-func (s *signals) next() syscall.Signal {
-	select {
-	case sig := <-s.caught:
-		return sig.(syscall.Signal)
-	case <-s.done:
-		return 0
-	}
 }
 
 // stop ends the handling when all is done. The signals stay caught, because one during the exit must not turn success

@@ -15,59 +15,31 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-const failuresLong = `Lists failures by kind, with the commands that retry or dismiss each kind. It covers the jobs that failed for good and
-were neither retried nor dismissed (FAILED of hipq status), and those that will be retried (RETRYING). --state failed,
-retry or closed shows one of these; closed jobs were retried, dismissed or cancelled.
-
-Jobs of one type form a kind if their errors have the same fingerprint. The fingerprint is eight hex digits of the error
-without its numbers, ids, times and quoted paths, so it is the same on all hosts and in all versions. Each kind has its
-number of jobs, the time of its first failure, and the newest job with its error. A table shows the 100 kinds with the
-most jobs in each queue, unless --limit changes that. --json prints up to 1,000, one object a line.
-
---jobs lists the jobs one by one, oldest first, with the time and the error. RETRY shows when a job will be retried,
-or that it was retried or dismissed.
-
-Exit codes: 0 done · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
-
 func (a *app) failuresCommand() *cobra.Command {
 	var f filterFlags
 	var single bool
-	c := &cobra.Command{
-		Use:   "failures [QUEUE]",
-		Short: "List failures by kind",
-		Long:  failuresLong,
-		Example: `  hipq failures
-  hipq failures emails --since 1d --json | jq .retry
-  hipq failures --jobs --fingerprint 3f2a91bc`,
-		SuggestFor: []string{"errors", "failed", "dead", "incidents"},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			f.unless = []admin.Status{admin.Failed, admin.Retry}
-			if !single {
-				return a.openJobs(cmd, args, &f, func(i *instance, queues []*queue.Queue, by admin.Filter, states []admin.Status) error {
-					return a.runFailures(cmd.Context(), i, queues, by, states)
-				})
-			}
-			return a.listJobs(cmd, args, &f, func(i *instance) *table {
-				return newTable(a.out, "QUEUE", "ID", "TYPE", "KEY", "ATTEMPT", i.zoned("FAILED"), "RETRY", "ERROR").
-					narrowing([]string{"TYPE", "KEY", "ERROR"}, []string{"ATTEMPT", i.zoned("FAILED"), "KEY", "QUEUE", "RETRY"})
-			}, func(i *instance, j *job.Job) []string {
-				return []string{
-					j.Queue, strconv.FormatInt(j.ID, 10), j.Type, j.Key, strconv.Itoa(j.Attempt), i.localCell(j.UpdateTime), i.retryCell(j), problem(j),
-				}
+	c := command("failures", func(cmd *cobra.Command, args []string) error {
+		f.unless = []admin.Status{admin.Failed, admin.Retry}
+		if !single {
+			return a.openJobs(cmd, args, &f, func(i *instance, queues []*queue.Queue, by admin.Filter, states []admin.Status) error {
+				return a.runFailures(cmd.Context(), i, queues, by, states)
 			})
-		},
-	}
-	f.add(c, filterOfJobs(tableRows, admin.Failed, admin.Retry, admin.Closed))
+		}
+		return a.listJobs(cmd, args, &f, func(i *instance) *table {
+			return newTable(a.out, "QUEUE", "ID", "TYPE", "KEY", "ATTEMPT", i.zoned("FAILED"), "RETRY", "ERROR").
+				narrowing([]string{"TYPE", "KEY", "ERROR"}, []string{"ATTEMPT", i.zoned("FAILED"), "KEY", "QUEUE", "RETRY"})
+		}, func(i *instance, j *job.Job) []string {
+			retry := links(j)
+			if j.State() == job.Retry {
+				retry = "at " + i.localCell(j.ScheduledRunTime)
+			}
+			return []string{j.Queue, number(j.ID), j.Type, j.Key, strconv.Itoa(j.Attempt), i.localCell(j.UpdateTime), retry, problem(j)}
+		})
+	})
+	f.addOfJobs(c.Flags(), admin.Failed, admin.Retry, admin.Closed)
+	c.Flags().IntVar(&f.limit, "limit", tableRows, "only the newest N of each queue (0: all; the default for --json)")
 	c.Flags().BoolVar(&single, "jobs", false, "list the jobs one by one")
 	return c
-}
-
-// retryCell says when a failed job will be retried, or that it was retried or dismissed.
-func (i *instance) retryCell(j *job.Job) string {
-	if j.State() == job.Retry {
-		return "at " + i.localCell(j.ScheduledRunTime)
-	}
-	return links(j)
 }
 
 type failureKind struct {
@@ -107,13 +79,7 @@ func (a *app) printFailures(ctx context.Context, i *instance, q *queue.Queue, by
 		return 0, err
 	}
 	for _, k := range found.Kinds {
-		kind := failureOf(q.Name, by, k)
-		for _, command := range []*string{kind.Retry, kind.Dismiss} {
-			if command != nil {
-				*command = a.printed(*command)
-			}
-		}
-		if err := a.printFailure(i, kind); err != nil {
+		if err := a.printFailure(i, failureOf(q.Name, by, k, a.printed)); err != nil {
 			return 0, err
 		}
 	}
@@ -129,8 +95,9 @@ func (a *app) printFailures(ctx context.Context, i *instance, q *queue.Queue, by
 	return len(found.Kinds), a.out.err
 }
 
-// failureOf describes a failure. Its commands select exactly the jobs of this kind that the filter matches.
-func failureOf(queue string, by admin.Filter, f admin.Failure) failureKind {
+// failureOf describes a failure. Its commands select exactly the jobs of this kind that the filter matches. complete adds to them
+// what their reader needs.
+func failureOf(queue string, by admin.Filter, f admin.Failure, complete func(string) string) failureKind {
 	command := func(verb string, more ...string) string {
 		words := append([]string{"hipq", verb, queue}, more...)
 		for _, flag := range [][2]string{
@@ -140,7 +107,7 @@ func failureOf(queue string, by admin.Filter, f admin.Failure) failureKind {
 				words = append(words, flag[0], texts.ShellWord(flag[1]))
 			}
 		}
-		return strings.Join(words, " ")
+		return complete(strings.Join(words, " "))
 	}
 	k := failureKind{Queue: queue, Failure: f, Error: texts.NullText(f.Error), show: command("failures")}
 	switch f.State {
@@ -162,7 +129,6 @@ func refused(failure string) bool {
 	return invalid && !strings.HasPrefix(why, "job_data: ")
 }
 
-// retryAt says when jobs with a failed attempt are retried.
 func retryAt(i *instance, f admin.Failure) string {
 	if f.Jobs == 1 {
 		return "it will be retried at " + i.local(f.NextRetry.Time)

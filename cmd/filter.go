@@ -23,45 +23,30 @@ type filterFlags struct {
 	limit, shard int
 	// unless holds the states of jobs that are listed without --state; nil is all.
 	unless []admin.Status
-	of     filtered
 }
 
-type filtered struct {
-	// what names the results, such as jobs. happened describes for the help what --since and --until compare.
-	what, happened string
-	// states are the values of --state.
-	states []string
-	// limit is the default of --limit; 0 is all. each is a phrase for the help if the limit is per queue.
-	limit int
-	each  string
-	// fingerprinted adds the flag --fingerprint.
-	fingerprinted bool
-}
-
-// wordsOfFlag annotates a flag with its possible values, for completion.
+// wordsOfFlag annotates a flag with its possible values, for checkFlag and completion.
 const wordsOfFlag = "hipq_words"
 
 const noShard = -1
 
-func (f *filterFlags) add(c *cobra.Command, of filtered) {
-	f.of, f.shard = of, noShard
-	flags, only := c.Flags(), "only "+of.what+" "
+// add adds the flags but --limit. what names the results, and happened says what --since and --until compare.
+func (f *filterFlags) add(flags *pflag.FlagSet, what, happened string, states []string) {
+	f.shard = noShard
+	only := "only " + what + " "
 	flags.StringVar(&f.queue, "queue", "", only+"of this queue")
 	flags.StringVar(&f.jobType, "type", "", only+"of this job type")
 	flags.StringVar(&f.key, "key", "", only+"with this job key")
-	flags.StringVar(&f.state, "state", "", only+"that are: "+list(of.states))
-	_ = flags.SetAnnotation("state", wordsOfFlag, of.states)
+	flags.StringVar(&f.state, "state", "", only+"that are: "+list(states))
+	_ = flags.SetAnnotation("state", wordsOfFlag, states)
 	flags.StringVar(&f.errorText, "error", "", only+"whose error contains this text")
-	if of.fingerprinted {
-		flags.StringVar(&f.fingerprint, "fingerprint", "", only+"with this fingerprint, eight hex digits from hipq failures")
-	}
-	flags.StringVar(&f.since, "since", "", only+of.happened+" since: "+agoUsage)
-	flags.StringVar(&f.until, "until", "", only+of.happened+" before this time")
-	all := "(0: all)"
-	if of.limit > 0 {
-		all = "(0: all; the default for --json)"
-	}
-	flags.IntVar(&f.limit, "limit", of.limit, "only the newest N"+of.each+" "+all)
+	flags.StringVar(&f.since, "since", "", only+happened+" since: "+agoUsage)
+	flags.StringVar(&f.until, "until", "", only+happened+" before this time")
+}
+
+func (f *filterFlags) addOfJobs(flags *pflag.FlagSet, standings ...admin.Status) {
+	f.add(flags, "jobs", "whose last transition was", asStrings(standings))
+	flags.StringVar(&f.fingerprint, "fingerprint", "", "only jobs with this fingerprint, eight hex digits from hipq failures")
 }
 
 // narrows reports whether a flag selects some of a queue's jobs.
@@ -72,8 +57,6 @@ func (f *filterFlags) narrows() bool {
 // check refuses invalid flags without asking the database. With --json there is no limit by default.
 func (f *filterFlags) check(a *app, cmd *cobra.Command) error {
 	switch {
-	case f.state != "" && !slices.Contains(f.of.states, f.state):
-		return noneOf("--state", f.state, f.of.states)
 	case f.shard < noShard:
 		return usagef("--shard: %d is not a shard; the first is 0", f.shard)
 	case f.limit < 0:
@@ -87,17 +70,6 @@ func (f *filterFlags) check(a *app, cmd *cobra.Command) error {
 		f.limit = 0
 	}
 	return nil
-}
-
-// ofQueue returns the queue's name from --queue or the argument; empty is all queues.
-func (f *filterFlags) ofQueue(args []string) (string, error) {
-	switch {
-	case len(args) == 0:
-		return f.queue, nil
-	case f.queue != "":
-		return "", usagef("--queue: the argument %q names the queue already; leave out one of the two", args[0])
-	}
-	return args[0], nil
 }
 
 func (f *filterFlags) jobs(cmd *cobra.Command, i *instance, queues []*queue.Queue) (admin.Filter, error) {
@@ -158,20 +130,6 @@ func (f *filterFlags) resolve(cmd *cobra.Command, i *instance, queues []*queue.Q
 	return since, until, nil
 }
 
-// operateFlags select the jobs that a command changes: by ids, by the filter, or all of a queue.
-type operateFlags struct {
-	filterFlags
-	all, yes, dryRun bool
-}
-
-func (f *operateFlags) add(c *cobra.Command, standings ...admin.Status) {
-	f.filterFlags.add(c, filterOfJobs(0, standings...))
-	c.Flags().Lookup("queue").Usage = "the queue, instead of QUEUE"
-	c.Flags().BoolVar(&f.all, "all", false, "all jobs of the queue that qualify; it asks first")
-	c.Flags().BoolVar(&f.yes, "yes", false, "don't ask before changing the jobs that flags select; required without a terminal")
-	c.Flags().BoolVar(&f.dryRun, "dry-run", false, dryRunUsage)
-}
-
 // standingsNote annotates a command with the statuses that it can change, and a flag with those that it adds.
 const standingsNote = "hipq_standings"
 
@@ -197,65 +155,66 @@ func standingsOf(c *cobra.Command) []admin.Status {
 	return texts.Map(words, func(w string) admin.Status { return admin.Status(w) })
 }
 
-// operateCommand completes a command that changes jobs. The command changes jobs with the statuses in does. --state also
+// operateCommand makes a command that changes jobs. The command changes jobs with the statuses in does. --state also
 // takes those in takes. set defines the change.
 func (a *app) operateCommand(
-	c *cobra.Command, result string, does, takes []admin.Status, set func(cmd *cobra.Command, f *operateFlags, o *operation) error,
+	verb, result string, does, takes []admin.Status, set func(cmd *cobra.Command, o *operation) error,
 ) *cobra.Command {
-	var f operateFlags
-	c.RunE = func(cmd *cobra.Command, args []string) error {
-		o, err := f.operation(a, cmd, result, args)
+	o := operation{verb: verb, result: result}
+	c := command(verb, func(cmd *cobra.Command, args []string) error {
+		err := o.choose(a, cmd, args)
 		if err == nil {
-			err = set(cmd, &f, &o)
+			err = set(cmd, &o)
 		}
 		if err != nil {
 			return err
 		}
 		return a.aboutQueue(cmd, patient, o.queue, func(i *instance, q *queue.Queue) error { return a.operate(cmd, i, q, o) })
-	}
-	f.add(c, append(slices.Clone(does), takes...)...)
+	})
+	f := c.Flags()
+	o.addOfJobs(f, slices.Concat(does, takes)...)
+	f.Lookup("queue").Usage = "the queue, instead of QUEUE"
+	f.IntVar(&o.limit, "limit", 0, "only the newest N (0: all)")
+	f.BoolVar(&o.all, "all", false, "all jobs of the queue that qualify; it asks first")
+	f.BoolVar(&o.yes, "yes", false, "don't ask before changing the jobs that flags select; required without a terminal")
+	f.BoolVar(&o.dryRun, "dry-run", false, dryRunUsage)
 	return about(c, does...)
 }
 
-// operation returns which jobs to change, without the change itself. Without --state these are all that the command
-// can change.
-func (f *operateFlags) operation(a *app, cmd *cobra.Command, result string, args []string) (operation, error) {
-	verb, standings := cmd.Name(), standingsOf(cmd)
-	if f.queue == "" {
-		f.queue, args = args[0], args[1:]
+// choose says which jobs to change. Without --state these are all that the command can change.
+func (o *operation) choose(a *app, cmd *cobra.Command, args []string) error {
+	if o.queue == "" {
+		o.queue, args = args[0], args[1:]
 	}
-	if err := f.check(a, cmd); err != nil {
-		return operation{}, err
+	if err := o.check(a, cmd); err != nil {
+		return err
 	}
-	var ids []int64
 	for _, arg := range args {
 		id, err := parseID(arg)
 		if err != nil {
-			return operation{}, err
+			return err
 		}
-		ids = append(ids, id)
+		o.ids = append(o.ids, id)
 	}
-	switch chosen := f.narrows() || f.all; {
-	case chosen && len(ids) > 0:
-		return operation{}, misread{errors.New("give either ids or flags that select jobs, not both"), cmd}
-	case !chosen && len(ids) == 0:
-		return operation{}, misread{errors.New("give ids, or --type, --key, --state, --error, --fingerprint, --since, --until or --all"), cmd}
-	case f.narrows() && f.all:
-		return operation{}, usagef("--all selects all jobs of the queue; leave out --all or the other flags")
-	case len(ids) > 0 && cmd.Flags().Changed("limit"):
-		return operation{}, usagef("--limit doesn't go with ids; leave it out")
-	case f.state != "":
-		standings = []admin.Status{admin.Status(f.state)}
+	switch chosen := o.narrows() || o.all; {
+	case chosen && len(o.ids) > 0:
+		return misread{errors.New("give either ids or flags that select jobs, not both"), cmd}
+	case !chosen && len(o.ids) == 0:
+		return misread{errors.New("give ids, or --type, --key, --state, --error, --fingerprint, --since, --until or --all"), cmd}
+	case o.narrows() && o.all:
+		return usagef("--all selects all jobs of the queue; leave out --all or the other flags")
+	case len(o.ids) > 0 && cmd.Flags().Changed("limit"):
+		return usagef("--limit doesn't go with ids; leave it out")
 	}
-	return operation{
-		verb: verb, result: result, queue: f.queue, ids: ids, filter: &f.filterFlags, standings: standings, dryRun: f.dryRun,
-		ask: len(ids) == 0 && !f.yes && !f.dryRun,
-	}, nil
+	if o.standings = standingsOf(cmd); o.state != "" {
+		o.standings = []admin.Status{admin.Status(o.state)}
+	}
+	return nil
 }
 
 // find returns the ids of all jobs that match, before the first is changed. A changed job may no longer match.
 func (o operation) find(a *app, cmd *cobra.Command, i *instance, q *queue.Queue) (ids []int64, err error) {
-	by, err := o.filter.jobs(cmd, i, []*queue.Queue{q})
+	by, err := o.jobs(cmd, i, []*queue.Queue{q})
 	if err != nil {
 		return nil, err
 	}

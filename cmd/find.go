@@ -2,7 +2,6 @@ package cmd
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -12,15 +11,6 @@ import (
 	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
 )
-
-const findLong = `Finds jobs of all queues by an id, QUEUE/ID, a key, or a text in the key, the error, the data, the result or the note of
-the progress. Case is ignored. A job with this id or this whole key is found at once, and ends the search. Otherwise it
-reads all jobs, the newest first, and prints each find, until there are 20. --limit changes that; --limit 0 reads all.
-
-On a terminal it shows how many jobs it has passed. ^C stops it, and it says how far back it has searched. --after
-continues from there. --json prints one object a line; without a limit.
-
-Exit codes: 0 done · 1 nothing was found · 64 usage · 75 the database is unreachable or busy · 78 configuration · 130 interrupted.`
 
 type foundJob struct {
 	Queue string `json:"queue"`
@@ -40,24 +30,17 @@ type foundJob struct {
 func (a *app) findCommand() *cobra.Command {
 	s := admin.Search{Within: time.Second / 5}
 	var limit int
-	c := &cobra.Command{
-		Use:        "find TEXT",
-		Short:      "Find jobs by an id, a key or a text",
-		Long:       findLong,
-		Example:    "  hipq find order-4711\n  hipq find emails/42\n  hipq find customer@example.org --limit 0",
-		SuggestFor: []string{"search", "grep", "lookup"},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			switch s.Text = args[0]; {
-			case strings.TrimSpace(s.Text) == "" || !utf8.ValidString(s.Text):
-				return usagef("%q is not a text to search for", s.Text)
-			case limit < 0:
-				return usagef("--limit: %d is negative", limit)
-			case a.json && !cmd.Flags().Changed("limit"):
-				limit = 0
-			}
-			return a.open(cmd, patient, func(i *instance) error { return a.runFind(cmd, i, s, limit) })
-		},
-	}
+	c := command("find", func(cmd *cobra.Command, args []string) error {
+		switch s.Text = args[0]; {
+		case strings.TrimSpace(s.Text) == "" || !utf8.ValidString(s.Text):
+			return usagef("%q is not a text to search for", s.Text)
+		case limit < 0:
+			return usagef("--limit: %d is negative", limit)
+		case a.json && !cmd.Flags().Changed("limit"):
+			limit = 0
+		}
+		return a.open(cmd, patient, func(i *instance) error { return a.runFind(cmd, i, s, limit) })
+	})
 	c.Flags().IntVar(&limit, "limit", 20, "end after N finds (0: search everything; the default for --json)")
 	c.Flags().StringVar(&s.After, "after", "", "continue a search that was stopped")
 	return c
@@ -80,7 +63,10 @@ func (a *app) runFind(cmd *cobra.Command, i *instance, s admin.Search, limit int
 		}
 		a.endBar()
 		for _, h := range part.Hits {
-			if err := a.printFound(i, h); err != nil {
+			j := h.Job
+			err := a.print(foundJob{j.Queue, j.ID, j.Type, j.Key, j.State(), job.Time{Time: j.CreateTime}, h.In, h.Text},
+				"%s/%d  %s  %s  %s  %s  %s: %s", j.Queue, j.ID, cell(j.Type), cell(j.Key), j.State(), i.local(j.CreateTime), h.In, cell(h.Text))
+			if err != nil {
 				return err
 			}
 		}
@@ -97,15 +83,4 @@ func (a *app) runFind(cmd *cobra.Command, i *instance, s admin.Search, limit int
 		a.out.line("--limit 0 searches everything, --after '%s' continues", s.After)
 	}
 	return nil
-}
-
-func (a *app) printFound(i *instance, h admin.Hit) error {
-	j := h.Job
-	if a.json {
-		return a.out.json(foundJob{j.Queue, j.ID, j.Type, j.Key, j.State(), job.Time{Time: j.CreateTime}, h.In, h.Text})
-	}
-	a.out.line("%s", strings.Join([]string{
-		j.Queue + "/" + strconv.FormatInt(j.ID, 10), cell(j.Type), cell(j.Key), string(j.State()), i.local(j.CreateTime), h.In + ": " + cell(h.Text),
-	}, "  "))
-	return a.out.err
 }

@@ -26,41 +26,18 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-const initLong = `Creates the tables, or migrates them, and two views of each queue. With SQLite it creates the file. In
-MySQL and MariaDB it also creates the stored procedures, if the user has that privilege. Schedules of the config begin
-now. Without a config it writes a first hipq.yaml; with --for, one for the application whose root this folder is, with
-the application's own database and queues, and it prints what is left to do. It replaces no file.
-
-The shards, throttle limit, throttle groups and rate of a queue hold for all workers, and only init changes them. It
-moves waiting jobs if needed. Workers with other values then leave the queue out.
-
-It may be repeated, and several may run at once. If it was interrupted, run it again.
-
-If hipq work has found a database before and there is none now, a disk may not be mounted. Then init asks on a
-terminal before it creates an empty database. Elsewhere it refuses without --yes.
-
-Exit codes: 0 done · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
-
 func (a *app) initCommand() *cobra.Command {
 	var ddl, yes bool
 	var grants, framework string
-	c := &cobra.Command{
-		Use:   "init",
-		Short: "Create or migrate the tables",
-		Long:  initLong,
-		Example: "  hipq init\n  hipq init --for laravel    # first a hipq.yaml for the Laravel application in this folder\n" +
-			"  hipq init --print | less   # the DDL, and nothing is changed",
-		SuggestFor: []string{"migrate", "setup", "create", "install"},
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			switch {
-			case ddl:
-				return a.printDDL(cmd)
-			case grants != "":
-				return a.printGrants(cmd, grants)
-			}
-			return a.runInit(cmd, framework, yes)
-		},
-	}
+	c := command("init", func(cmd *cobra.Command, _ []string) error {
+		switch {
+		case ddl:
+			return a.printDDL(cmd)
+		case grants != "":
+			return a.printGrants(cmd, grants)
+		}
+		return a.runInit(cmd, framework, yes)
+	})
 	c.Flags().BoolVar(&ddl, "print", false, "print the DDL instead of running it")
 	c.Flags().StringVar(&grants, "print-grants", "", "print the MySQL privileges that init, hipq and an application need, or `PART` 1 to 8 of them, and change nothing")
 	c.Flags().Lookup("print-grants").NoOptDefVal = allGrants
@@ -356,9 +333,6 @@ func saveSchedules(ctx context.Context, db *schema.DB, all []schedule.Schedule) 
 func (done *initialised) writeStarter(file, framework string) (err error) {
 	s := config.NewStarter()
 	if framework != "" {
-		if !slices.Contains(config.Frameworks(), framework) {
-			return noneOf("--for", framework, config.Frameworks())
-		}
 		if _, err := os.Lstat(file); err == nil {
 			return usagef("%s is there, and --for replaces no file; move it away first", file)
 		}

@@ -135,7 +135,7 @@ func (i *instance) options(ctx context.Context) ([]queue.Options, error) {
 	if err != nil {
 		return nil, err
 	}
-	all = slices.DeleteFunc(all, func(o queue.Options) bool { return i.has(o.Name) })
+	all = slices.DeleteFunc(all, func(o queue.Options) bool { return slices.Contains(i.QueueNames(), o.Name) })
 	for n := range all {
 		all[n].Location = i.Location
 	}
@@ -148,11 +148,6 @@ func (i *instance) options(ctx context.Context) ([]queue.Options, error) {
 	return all, nil
 }
 
-func (i *instance) has(name string) bool {
-	_, err := i.Queue(name)
-	return err == nil
-}
-
 // queues returns all usable queues. It warns about other registered queues without a usable table.
 func (i *instance) queues(ctx context.Context) ([]*queue.Queue, error) {
 	all, err := i.options(ctx)
@@ -161,7 +156,7 @@ func (i *instance) queues(ctx context.Context) ([]*queue.Queue, error) {
 	}
 	var others []schema.Queue
 	for _, o := range all {
-		if !i.has(o.Name) {
+		if !slices.Contains(i.QueueNames(), o.Name) {
 			others = append(others, o.Table())
 		}
 	}

@@ -15,65 +15,43 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-const jobsLong = `Lists jobs, oldest first. A table shows the newest 100 of each queue unless --limit changes that. --json prints all,
-one object a line. STATE includes the progress that a running job has reported. RETRY shows which job a retry repeats,
-which job repeats it, or that it was dismissed.
-
---state takes the states (initial, running, error, retry, final) and other columns of hipq status. running includes jobs
-that wait for an answer. failed are jobs that were neither retried nor dismissed. --since and --until compare the
-job's last transition. --shard takes the number of a shard; the first is 0.
-
-Exit codes: 0 done · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
-
 // tableRows is the default --limit of tables.
 const tableRows = 100
 
 func (a *app) jobsCommand() *cobra.Command {
 	var f filterFlags
-	c := &cobra.Command{
-		Use:        "jobs [QUEUE]",
-		Short:      "List jobs",
-		Long:       jobsLong,
-		Example:    "  hipq jobs emails --state running --until 1h\n  hipq jobs --type send --json | jq .job_key",
-		SuggestFor: []string{"list", "ls", "queues"},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.listJobs(cmd, args, &f, func(i *instance) *table {
-				return newTable(a.out, "QUEUE", "ID", "TYPE", "KEY", "STATE", "ATTEMPT", i.zoned("SCHEDULED"), "PRIORITY", "RETRY", "ERROR").
-					narrowing([]string{"TYPE", "KEY", "ERROR"}, []string{"PRIORITY", "RETRY", "ATTEMPT", i.zoned("SCHEDULED"), "KEY", "QUEUE"})
-			}, func(i *instance, j *job.Job) []string {
-				return []string{
-					j.Queue, strconv.FormatInt(j.ID, 10), j.Type, j.Key, standing(j), strconv.Itoa(j.Attempt),
-					i.localCell(j.ScheduledRunTime), unlessLeft(j.Left.Priority, strconv.Itoa(j.Priority)), links(j), problem(j),
-				}
-			})
-		},
-	}
-	f.add(c, filterOfJobs(tableRows, slices.Concat(admin.Statuses, admin.Stored)...))
+	c := command("jobs", func(cmd *cobra.Command, args []string) error {
+		return a.listJobs(cmd, args, &f, func(i *instance) *table {
+			return newTable(a.out, "QUEUE", "ID", "TYPE", "KEY", "STATE", "ATTEMPT", i.zoned("SCHEDULED"), "PRIORITY", "RETRY", "ERROR").
+				narrowing([]string{"TYPE", "KEY", "ERROR"}, []string{"PRIORITY", "RETRY", "ATTEMPT", i.zoned("SCHEDULED"), "KEY", "QUEUE"})
+		}, func(i *instance, j *job.Job) []string {
+			return []string{
+				j.Queue, strconv.FormatInt(j.ID, 10), j.Type, j.Key, standing(j), strconv.Itoa(j.Attempt),
+				i.localCell(j.ScheduledRunTime), unlessLeft(j.Left.Priority, strconv.Itoa(j.Priority)), links(j), problem(j),
+			}
+		})
+	})
+	f.addOfJobs(c.Flags(), slices.Concat(admin.Statuses, admin.Stored)...)
+	c.Flags().IntVar(&f.limit, "limit", tableRows, "only the newest N of each queue (0: all; the default for --json)")
 	c.Flags().IntVar(&f.shard, "shard", noShard, "only jobs of this shard; the first is 0 (-1: all)")
 	return c
-}
-
-func filterOfJobs(limit int, standings ...admin.Status) filtered {
-	of := filtered{what: "jobs", happened: "whose last transition was", states: asStrings(standings), limit: limit, fingerprinted: true}
-	if limit > 0 {
-		of.each = " of each queue"
-	}
-	return of
 }
 
 // openJobs opens the instance and passes on the queues, the filter and the states of a list of jobs.
 func (a *app) openJobs(
 	cmd *cobra.Command, args []string, f *filterFlags, do func(*instance, []*queue.Queue, admin.Filter, []admin.Status) error,
 ) error {
-	name, err := f.ofQueue(args)
-	if err == nil {
-		err = f.check(a, cmd)
+	switch {
+	case len(args) > 0 && f.queue != "":
+		return usagef("--queue: the argument %q names the queue already; leave out one of the two", args[0])
+	case len(args) > 0:
+		f.queue = args[0]
 	}
-	if err != nil {
+	if err := f.check(a, cmd); err != nil {
 		return err
 	}
 	return a.open(cmd, patient, func(i *instance) error {
-		queues, err := i.named(cmd.Context(), name)
+		queues, err := i.named(cmd.Context(), f.queue)
 		if err != nil {
 			return err
 		}

@@ -240,7 +240,7 @@ func (m mailing) mailWay(q *queue.Queue, w failedWay, e activity.Entry, found, r
 	switch {
 	case again != nil && e.State == activity.Error:
 		return m.tell(fmt.Sprintf("%s of %s failed an attempt, since %s: %s; %s", counted(again.Jobs, retried.More), of, i.local(again.First.Time),
-			e.Error, retryAt(i, *again)), "look:  "+i.command(failureOf(q.Name, admin.Filter{}, *again).show), i.runAs())
+			e.Error, retryAt(i, *again)), "look:  "+failureOf(q.Name, admin.Filter{}, *again, i.command).show, i.runAs())
 	case forGood != nil:
 		by := admin.Filter{Status: admin.Failed}
 		if w.fingerprint == refusedRows && forGood.Fingerprint != "" {
@@ -248,10 +248,10 @@ func (m mailing) mailWay(q *queue.Queue, w failedWay, e activity.Entry, found, r
 		} else if w.fingerprint == refusedRows { // of several kinds
 			by.Error = job.ErrInvalid.Error()
 		}
-		k := failureOf(q.Name, by, *forGood)
-		remedy := "close: " + i.command(*k.Dismiss)
+		k := failureOf(q.Name, by, *forGood, i.command)
+		remedy := "close: " + *k.Dismiss
 		if k.Retry != nil {
-			remedy = "retry: " + i.command(*k.Retry) + "   # after fixing the cause"
+			remedy = "retry: " + *k.Retry + "   # after fixing the cause"
 		}
 		if by.Error != "" {
 			remedy = "close: each kind by its command there"
@@ -261,7 +261,7 @@ func (m mailing) mailWay(q *queue.Queue, w failedWay, e activity.Entry, found, r
 			have = "has"
 		}
 		return m.tell(fmt.Sprintf("%s of %s %s failed for good since %s: %s", counted(k.Jobs, more), of, have, i.local(k.First.Time), dash(e.Error)),
-			"look:  "+i.command(k.show), remedy, i.runAs())
+			"look:  "+k.show, remedy, i.runAs())
 	}
 	// the job was discarded, dismissed or retried meanwhile
 	failed, command := "an attempt", "hipq activity --queue "+q.Name

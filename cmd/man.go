@@ -12,23 +12,6 @@ import (
 	"github.com/hipq/hipq/internal/texts"
 )
 
-const manLong = `Writes the man pages of all commands into a folder: hipq.1, hipq-work.1 and so on. It creates the
-folder if necessary. hipq's packages and make install provide the pages.
-
-If the variable SOURCE_DATE_EPOCH is set, the pages have its date, so that builds are reproducible.
-
-Exit codes: 0 done · 1 the pages can't be written · 64 usage.`
-
-func (a *app) manCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:     "man DIR",
-		Short:   "Write the man pages into a folder",
-		Long:    manLong,
-		Example: "  hipq man ~/.local/share/man/man1",
-		RunE:    func(_ *cobra.Command, args []string) error { return writeMan(args[0]) },
-	}
-}
-
 func writeMan(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err

@@ -11,29 +11,6 @@ import (
 	"github.com/hipq/hipq/monitor"
 )
 
-type missingOptions struct {
-	all, dryRun bool
-	since       string
-}
-
-func (o *missingOptions) flags(c *cobra.Command) {
-	f := c.Flags()
-	f.BoolVar(&o.all, "missing", false, "aggregate the missed hours that still have activity, oldest first")
-	f.StringVar(&o.since, "since", "7d", "with --missing: only hours since this time: "+agoUsage)
-	f.BoolVar(&o.dryRun, "dry-run", false, "with --missing: say which hours it would aggregate, and aggregate none; exit 1 if there are none")
-	c.MarkFlagsMutuallyExclusive("missing", "at")
-	c.MarkFlagsMutuallyExclusive("missing", "again")
-}
-
-func (o *missingOptions) check(cmd *cobra.Command) error {
-	for _, name := range []string{"since", "dry-run"} {
-		if !o.all && cmd.Flags().Changed(name) {
-			return usagef("--%s needs --missing", name)
-		}
-	}
-	return nil
-}
-
 // missed is the result for a missed hour, or in a dry run the expected result.
 type missed struct {
 	// Hour is the start of the hour.
@@ -45,7 +22,7 @@ type missed struct {
 }
 
 // aggregateMissing aggregates the missed hours. When asked to stop, it completes the current hour first.
-func (a *app) aggregateMissing(cmd *cobra.Command, i *instance, o missingOptions) error {
+func (a *app) aggregateMissing(cmd *cobra.Command, i *instance, o monitorOptions) error {
 	since, err := i.ago(cmd, "--since", o.since)
 	if err != nil {
 		return err

@@ -5,7 +5,6 @@ import (
 	"encoding/csv"
 	"fmt"
 	"io/fs"
-	"slices"
 	"strings"
 	"time"
 
@@ -43,20 +42,18 @@ func (a *app) format(cmd *cobra.Command, o monitorOptions) (string, error) {
 	switch {
 	case cmd.Flags().Changed("timeout"):
 		return "", usagef("--timeout is for --check")
-	case format != "" && !slices.Contains(outputs, format):
-		return "", usagef("--output: %q is not one of %s", format, strings.Join(outputs, ", "))
 	case a.json && format != "" && format != asJSON:
 		return "", usagef("--json and --output %s: leave one of them out", format)
 	case a.json:
 		format = asJSON
 	case format == asJSON:
 		a.json = true // also for errors and notices
-	case format == "" && o.to != "":
+	case format == "" && o.to != standardOutput:
 		return "", usagef("--to needs --output, or --json")
 	case format == "" && a.out.isTerminal() && o.report != standardOutput:
 		format = asTable
 	}
-	if o.report == standardOutput && format != "" && o.to == "" {
+	if o.report == standardOutput && format != "" && o.to == standardOutput {
 		return "", usagef("--report - and --output %s: both would be printed; name a file for one of them", format)
 	}
 	if format == asPrometheus && o.at != "" {
@@ -66,34 +63,36 @@ func (a *app) format(cmd *cobra.Command, o monitorOptions) (string, error) {
 }
 
 func (a *app) printMonitored(i *instance, format, file string, r monitored) error {
-	if file == "" {
-		return a.printAs(i, format, r)
-	}
-	var text bytes.Buffer
-	out := a.out
-	a.out = &output{ctx: out.ctx, Writer: &text}
-	err := a.printAs(i, format, r)
-	a.out = out
-	if err != nil {
-		return err
-	}
 	mode := fs.FileMode(0o640)
 	if format == asPrometheus {
 		mode = 0o644 // the collector is another user
 	}
-	return i.replaceFile(file, text.Bytes(), mode)
+	return a.printTo(i, file, mode, func() error {
+		switch format {
+		case asJSON:
+			return a.out.json(r)
+		case asCSV:
+			return a.printCSV(r.Report)
+		case asPrometheus:
+			return a.printMetrics(i.Name, r)
+		}
+		return a.printReport(i, r)
+	})
 }
 
-func (a *app) printAs(i *instance, format string, r monitored) error {
-	switch format {
-	case asJSON:
-		return a.out.json(r)
-	case asCSV:
-		return a.printCSV(r.Report)
-	case asPrometheus:
-		return a.printMetrics(i.Name, r)
+// printTo writes what is printed to a file, unless that is standardOutput.
+func (a *app) printTo(i *instance, file string, mode fs.FileMode, do func() error) error {
+	if file == standardOutput {
+		return do()
 	}
-	return a.printReport(i, r)
+	var text bytes.Buffer
+	out := a.out
+	a.out = &output{ctx: out.ctx, Writer: &text}
+	err := do()
+	if a.out = out; err != nil {
+		return err
+	}
+	return i.replaceFile(file, text.Bytes(), mode)
 }
 
 // printCSV prints a line for each job type of each window, with the same counts as JSON.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -71,10 +70,6 @@ type counts struct {
 
 func (a *app) enqueueNDJSON(cmd *cobra.Command, o enqueueOptions) error {
 	file := o.ndjson
-	onDuplicate := job.OnDuplicate(o.onDuplicate)
-	if !slices.Contains(onDuplicates, onDuplicate) {
-		return noneOf("--on-duplicate", onDuplicate, onDuplicates)
-	}
 	from, again, all := a.in, false, 0
 	if file != "-" {
 		f, err := openFile(cmd.Context(), file)
@@ -88,12 +83,14 @@ func (a *app) enqueueNDJSON(cmd *cobra.Command, o enqueueOptions) error {
 		}
 	}
 	return a.open(cmd, brief, func(i *instance) error {
-		n := &ndjson{cmd: cmd, onDuplicate: onDuplicate, i: i, file: file, again: again, queues: map[string]*queue.Queue{}, types: map[string]accepted{}}
+		n := &ndjson{
+			cmd: cmd, onDuplicate: job.OnDuplicate(o.onDuplicate), i: i, file: file, again: again, added: a.moveBar,
+			queues: map[string]*queue.Queue{}, types: map[string]accepted{},
+		}
 		if o.dryRun {
 			n.would, n.counts.DryRun = map[[3]string]bool{}, true
 		}
 		a.startBar("enqueue", all)
-		n.added = a.moveBar
 		err := n.read(from)
 		if a.endBar(); err != nil {
 			return n.stopped(err)
@@ -102,14 +99,11 @@ func (a *app) enqueueNDJSON(cmd *cobra.Command, o enqueueOptions) error {
 		if o.dryRun && n.counts.Added+n.counts.replaced == 0 {
 			nothing = fmt.Errorf("enqueue: nothing would be added (duplicates %d)", n.counts.Duplicates)
 		}
-		switch {
-		case a.json:
-			return errors.Join(nothing, a.out.json(n.counts))
-		case nothing != nil:
+		if nothing != nil && !a.json {
 			return nothing
 		}
-		a.out.line("%s %d, duplicates %d", map[bool]string{true: "would add", false: "added"}[o.dryRun], n.counts.Added, n.counts.Duplicates)
-		return nil
+		did := map[bool]string{true: "would add", false: "added"}[o.dryRun]
+		return errors.Join(nothing, a.print(n.counts, "%s %d, duplicates %d", did, n.counts.Added, n.counts.Duplicates))
 	})
 }
 

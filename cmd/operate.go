@@ -20,16 +20,13 @@ import (
 
 // operation is what an operator does to jobs, selected by ids or by a filter.
 type operation struct {
+	// filterFlags select the jobs if there are no ids, in each of the standings. all selects all jobs of the queue.
+	filterFlags
+	all, yes, dryRun bool
 	// verb is the command's name. result is what it does to a job.
 	verb, result string
-	queue        string
 	ids          []int64
-	// filter selects the jobs if there are no ids, in each of the standings.
-	filter    *filterFlags
-	standings []admin.Status
-	dryRun    bool
-	// ask makes the operator confirm what a filter selected. Without a terminal the operation is refused.
-	ask bool
+	standings    []admin.Status
 	// prepare reads flags that need the config or the database. It may be nil.
 	prepare func(i *instance) error
 	// can predicts, in a dry run with ids, whether do would refuse a job.
@@ -125,14 +122,16 @@ func (a *app) operate(cmd *cobra.Command, i *instance, q *queue.Queue, o operati
 			a.say(fmt.Sprintf("%s: no job of %s matches; nothing was changed", o.verb, q.Name))
 			return nil
 		}
-		if o.ask && (!a.out.isTerminal() || a.json) {
+		switch jobs := texts.Count(len(all), "job"); {
+		case o.yes || o.dryRun:
+		case !a.out.isTerminal() || a.json:
 			return usagef("%s: no terminal to ask on: %s of %s would be %s; add --yes to do it, or --dry-run to list them",
-				o.verb, texts.Count(len(all), "job"), q.Name, o.result)
+				o.verb, jobs, q.Name, o.result)
+		default:
+			err = a.confirm(cmd.Context(), fmt.Sprintf("%s %s of %s", o.verb, jobs, q.Name))
 		}
-		if o.ask {
-			if err := a.confirm(cmd.Context(), fmt.Sprintf("%s %s of %s", o.verb, texts.Count(len(all), "job"), q.Name)); err != nil {
-				return err
-			}
+		if err != nil {
+			return err
 		}
 	}
 	d := operated{operation: o, i: i, q: q, all: all}
@@ -144,13 +143,17 @@ func (a *app) operate(cmd *cobra.Command, i *instance, q *queue.Queue, o operati
 		defer a.endBar()
 		d.quiet = a.err.bar != nil && a.out.isTerminal()
 	}
-	for batch := range slices.Chunk(all, d.batch) {
-		err := cmd.Context().Err()
-		if err == nil {
-			err = a.operateBatch(cmd.Context(), batch, &d)
-		}
-		if err != nil {
+	for ids := range slices.Chunk(all, d.batch) {
+		batch := texts.Map(ids, func(id int64) *change { return &change{Queue: q.Name, ID: id, Result: d.result, DryRun: d.dryRun} })
+		refused, err := d.try(cmd.Context(), batch)
+		if err != nil { // one that would affect every job
 			return d.brokenOff(cmd.Context(), err)
+		}
+		d.done += len(batch)
+		for n, c := range batch {
+			if err := a.tellChange(c, refused[n], &d); err != nil {
+				return d.brokenOff(cmd.Context(), err)
+			}
 		}
 		a.moveBar(d.done)
 	}
@@ -171,7 +174,7 @@ func (d *operated) brokenOff(ctx context.Context, err error) error {
 		d.verb, texts.Thousands(d.done), texts.Count(len(d.all), "job"), texts.Thousands(left), d.all[d.done])
 	switch {
 	case d.again:
-	case d.filter.limit > 0:
+	case d.limit > 0:
 		said += fmt.Sprintf("; repeat the command with --limit %d to continue", left)
 	case len(d.ids) == 0:
 		said += "; repeat the command to continue"
@@ -207,6 +210,9 @@ func (a *app) summarize(d operated) error {
 
 // try changes some jobs, or predicts the results in a dry run. Jobs selected by a filter would not be refused.
 func (d *operated) try(ctx context.Context, batch []*change) (refused []error, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	refused = make([]error, len(batch))
 	if !d.dryRun {
 		err = d.do(ctx, admin.Of(d.q).By(operator()).Among(len(d.all)), texts.Map(batch, func(c *change) int64 { return c.ID }), batch)
@@ -231,22 +237,6 @@ func (d *operated) try(ctx context.Context, batch []*change) (refused []error, e
 		}
 	}
 	return refused, nil
-}
-
-// operateBatch returns only errors that would affect every job.
-func (a *app) operateBatch(ctx context.Context, ids []int64, d *operated) error {
-	batch := texts.Map(ids, func(id int64) *change { return &change{Queue: d.q.Name, ID: id, Result: d.result, DryRun: d.dryRun} })
-	refused, err := d.try(ctx, batch)
-	if err != nil {
-		return err
-	}
-	d.done += len(batch)
-	for n, c := range batch {
-		if err := a.tellChange(c, refused[n], d); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func (a *app) tellChange(c *change, refused error, d *operated) error {

@@ -273,26 +273,9 @@ func (a *app) printWarning(text string) {
 	_ = a.err.put("hipq: " + a.err.paint("warning:") + " " + oneLine(text) + "\n") // a lost warning changes nothing
 }
 
-const (
-	colorAuto   = "auto"
-	colorAlways = "always"
-	colorNever  = "never"
-)
-
-var colors = []string{colorAuto, colorAlways, colorNever}
-
-func (a *app) setColor() error {
-	switch a.color {
-	case colorAuto:
-		wanted := os.Getenv("NO_COLOR") == "" && canRewrite()
-		a.out.color, a.err.color = wanted && a.out.isTerminal(), wanted && a.err.isTerminal()
-	case colorAlways:
-		a.out.color, a.err.color = true, true
-	case colorNever:
-	default:
-		return noneOf("--color", a.color, colors)
-	}
-	return nil
+func (a *app) setColor() {
+	always, auto := a.color == "always", a.color == "auto" && os.Getenv("NO_COLOR") == "" && canRewrite()
+	a.out.color, a.err.color = always || auto && a.out.isTerminal(), always || auto && a.err.isTerminal()
 }
 
 // paint colours a state or a severity. Print the result with put, because Write removes the colours.

@@ -20,33 +20,14 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-const purgeLong = `Deletes activity older than activity.keep (14 days), except hours that hipq monitor has not aggregated; workers that
-ended before that; metrics older than metrics.keep (2 years); and final jobs past their queue's keep_finished (14
-days) and keep_failed (90 days). Jobs that are not final are never deleted.
-
-It deletes in small batches with pauses, so that it doesn't block workers. You may interrupt and repeat it. When it is
-interrupted, or --max-time is over, it prints what is left.
-
-Exit codes: 0 done · 1 with --dry-run: there is nothing to delete · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
-
 func (a *app) purgeCommand() *cobra.Command {
-	var olderThan, most string
-	var o activity.PurgeOptions
-	c := &cobra.Command{
-		Use:   "purge",
-		Short: "Delete old activity and old final jobs",
-		Long:  purgeLong,
-		Example: `  0 4 1,15 * * hipq purge     # in crontab
-  hipq purge --dry-run        # what would go
-  hipq purge --older-than 30d --max-time 10m`,
-		SuggestFor: []string{"delete", "clean", "cleanup", "prune", "gc", "vacuum", "expire"},
-		RunE:       func(cmd *cobra.Command, _ []string) error { return a.runPurge(cmd, olderThan, most, o) },
-	}
+	p := purging{a: a, result: "deleted"}
+	c := command("purge", func(cmd *cobra.Command, _ []string) error { return a.runPurge(cmd, &p) })
 	f := c.Flags()
-	f.StringVar(&olderThan, "older-than", "", "delete activity older than this (default: activity.keep)")
-	f.StringVar(&most, "max-time", "", "end after this time, and say what is left to delete (default: when all is done)")
-	f.BoolVar(&o.DryRun, "dry-run", false, "say how much it would delete, and delete nothing; exit 1 if that is nothing")
-	f.BoolVar(&o.Force, "force", false, "also delete hours that hipq monitor has not aggregated")
+	durationVar(f, &p.keep, "older-than", "", "delete activity older than this (default: activity.keep)")
+	durationVar(f, &p.longest, "max-time", "", "end after this time, and say what is left to delete (default: when all is done)").positive = true
+	f.BoolVar(&p.options.DryRun, "dry-run", false, "say how much it would delete, and delete nothing; exit 1 if that is nothing")
+	f.BoolVar(&p.options.Force, "force", false, "also delete hours that hipq monitor has not aggregated")
 	return c
 }
 
@@ -68,31 +49,19 @@ type purged struct {
 	Hour job.Time `json:"hour"`
 }
 
-func (a *app) runPurge(cmd *cobra.Command, olderThan, most string, o activity.PurgeOptions) error {
-	keep, err := durationFlag("--older-than", olderThan)
-	if err != nil {
-		return err
-	}
-	longest, err := durationFlag("--max-time", most)
-	switch {
-	case err != nil:
-		return err
-	case most != "" && longest == 0:
-		return usagef("--max-time must be above 0")
-	}
+func (a *app) runPurge(cmd *cobra.Command, p *purging) error {
 	c, err := a.load(cmd)
 	if err != nil {
 		return err
 	}
-	if olderThan == "" {
-		keep = c.ActivityKeep
+	if !cmd.Flags().Changed("older-than") {
+		p.keep = c.ActivityKeep
 	}
 	c.Database.Patient = true
-	p := &purging{a: a, options: o, keep: keep, longest: longest, result: "deleted"}
 	purge := func() error {
 		return connect(cmd.Context(), c, func(i *instance) error { return p.purge(cmd.Context(), i) })
 	}
-	if o.DryRun {
+	if p.options.DryRun {
 		return purge()
 	}
 	return a.pinged(cmd, c.PurgePing, purge)
@@ -210,7 +179,6 @@ func (p *purging) run(ctx context.Context) error {
 	return nil
 }
 
-// keptNamed is how many jobs that can't be deleted are named.
 const keptNamed = 20
 
 const countLeft = 2 * time.Second

@@ -15,33 +15,12 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-const queuesLong = `Lists the queues of the instance, also those of other configs, and whether they are paused. pause and resume hold the jobs
-of a queue and release them. hipq status counts the jobs.
-
-Exit codes: 0 done · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
-
-const queueLong = `Pauses or resumes a queue. While a queue is paused, no worker on any host starts its jobs; running
-jobs continue, and jobs can be enqueued. hipq status shows it. Both commands may be repeated. --all takes all queues of
-the instance. An error of one queue doesn't stop the others.
-
-Exit codes: 0 done, or it was so already · 1 with --dry-run: nothing would change · 64 usage · 75 the database is
-unreachable or busy · 78 configuration, or a queue has no table.`
-
 func (a *app) queuesCommand() *cobra.Command {
-	c := &cobra.Command{
-		Use:     "queues",
-		Aliases: []string{"queue"},
-		Short:   "List the queues; pause or resume some",
-		Long:    queuesLong,
-		Example: "  hipq queues\n  hipq queues pause emails\n  hipq queues resume --all",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.open(cmd, brief, func(i *instance) error { return a.listQueues(cmd.Context(), i) })
-		},
-	}
-	c.AddCommand(
-		a.pauseQueueCommand(pausing{"queues", true, false}, "Pause queues", "stop", "hold", "halt"),
-		a.pauseQueueCommand(pausing{"queues", false, false}, "Resume queues", "unpause", "continue"),
-	)
+	c := command("queues", func(cmd *cobra.Command, _ []string) error {
+		return a.open(cmd, brief, func(i *instance) error { return a.listQueues(cmd.Context(), i) })
+	})
+	c.Aliases = []string{"queue"}
+	c.AddCommand(a.pauseQueueCommand(true), a.pauseQueueCommand(false))
 	return c
 }
 
@@ -58,30 +37,21 @@ func (a *app) listQueues(ctx context.Context, i *instance) error {
 		if is, err = admin.Of(q).Paused(ctx); err != nil {
 			break
 		}
-		if a.json {
-			err = errors.Join(err, a.out.json(listedQueue{q.Name, is}))
-		} else {
-			a.out.line("%s%s", q.Name, map[bool]string{true: "  paused"}[is])
+		if err = a.print(listedQueue{q.Name, is}, "%s%s", q.Name, map[bool]string{true: "  paused"}[is]); err != nil {
+			break
 		}
 	}
 	return errors.Join(append(failed, err)...)
 }
 
-func (a *app) pauseQueueCommand(p pausing, short string, others ...string) *cobra.Command {
-	all := false
-	c := &cobra.Command{
-		Use:        p.verb() + " [QUEUE…]",
-		Short:      short,
-		Long:       queueLong,
-		Example:    "  hipq queues " + p.verb() + " emails",
-		SuggestFor: others,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if all == (len(args) > 0) {
-				return misread{errors.New("name queues, or give --all"), cmd}
-			}
-			return a.open(cmd, brief, func(i *instance) error { return a.pauseQueues(cmd, i, args, p) })
-		},
-	}
+func (a *app) pauseQueueCommand(pause bool) *cobra.Command {
+	p, all := pausing{of: "queues", paused: pause}, false
+	c := command(p.of+"_"+p.verb(), func(cmd *cobra.Command, args []string) error {
+		if all == (len(args) > 0) {
+			return misread{errors.New("name queues, or give --all"), cmd}
+		}
+		return a.open(cmd, brief, func(i *instance) error { return a.pauseQueues(cmd, i, args, p) })
+	})
 	c.Flags().BoolVar(&all, "all", false, "all queues of the instance")
 	c.Flags().BoolVar(&p.dryRun, "dry-run", false, dryRunUsage)
 	return c

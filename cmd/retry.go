@@ -12,28 +12,11 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-const retryLong = `Enqueues a copy of a final job, due at once, and prints its id. The final job itself doesn't change, except that a
-failed one is closed: hipq status no longer counts it as failed. hipq show links the two.
-
-Name the ids, or select failed jobs with flags (hipq failures lists them); --limit takes only the newest. A job that
-was retried or dismissed, or that finished, is retried only with --again. With it, flags select closed jobs too: those
-that were retried, dismissed or cancelled. For finished ones add --state finished. If a job with the same type and key
-is not final, nothing changes, and its id is printed, with a note on stderr.
-
-Exit codes: 0 done · 1 some could not be retried, or were retried before · 64 usage · 75 the database is unreachable or
-busy · 78 configuration.`
-
 func (a *app) retryCommand() *cobra.Command {
-	again := false
-	c := a.operateCommand(&cobra.Command{
-		Use:        "retry QUEUE [ID…]",
-		Short:      "Enqueue copies of failed or finished jobs",
-		Long:       retryLong,
-		Example:    "  hipq retry emails 42\n  hipq retry emails --type send --error 'connection refused' --since 1d",
-		SuggestFor: []string{"requeue", "rerun", "redo", "repeat"},
-	}, "retried", []admin.Status{admin.Failed}, []admin.Status{admin.Closed, admin.Finished}, func(cmd *cobra.Command, f *operateFlags, o *operation) error {
-		if !again && f.state != "" && f.state != string(admin.Failed) {
-			return usagef("--state %s: add --again to retry jobs that finished, or were retried or dismissed", f.state)
+	again, others := false, []admin.Status{admin.Closed, admin.Finished}
+	c := a.operateCommand("retry", "retried", []admin.Status{admin.Failed}, others, func(cmd *cobra.Command, o *operation) error {
+		if !again && o.state != "" && o.state != string(admin.Failed) {
+			return usagef("--state %s: add --again to retry jobs that finished, or were retried or dismissed", o.state)
 		}
 		o.again, o.can, o.would = again, func(j *job.Job) error { return admin.CanRetry(j, again) }, wouldRetry(cmd.Context())
 		o.do = func(ctx context.Context, q *admin.Queue, ids []int64, batch []*change) error {
@@ -104,23 +87,10 @@ func wouldRetry(ctx context.Context) func(*queue.Queue, *job.Job, *change) error
 	}
 }
 
-// dryRunUsage is the usage of every command's --dry-run.
 const dryRunUsage = "say what would change, and change nothing; exit 1 if that is nothing"
 
-const dismissLong = `Closes failed jobs that need no more work. hipq status no longer counts them as failed, and hipq retry leaves them
-out. Name the ids, or select failed jobs with flags (hipq failures lists them); --limit takes only the newest. The
-jobs are kept as long as other failed jobs, and hipq failures --state closed still lists them. You may repeat it.
-
-Exit codes: 0 done · 1 some could not be dismissed · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
-
 func (a *app) dismissCommand() *cobra.Command {
-	return a.operateCommand(&cobra.Command{
-		Use:        "dismiss QUEUE [ID…]",
-		Short:      "Close failed jobs that need no retry",
-		Long:       dismissLong,
-		Example:    "  hipq dismiss emails 42\n  hipq dismiss emails --error 'no such customer' --dry-run",
-		SuggestFor: []string{"ignore", "close", "discard"},
-	}, "dismissed", []admin.Status{admin.Failed}, nil, func(_ *cobra.Command, _ *operateFlags, o *operation) error {
+	return a.operateCommand("dismiss", "dismissed", []admin.Status{admin.Failed}, nil, func(_ *cobra.Command, o *operation) error {
 		o.can = admin.CanDismiss
 		o.do = func(ctx context.Context, q *admin.Queue, ids []int64, _ []*change) error {
 			return q.Dismiss(ctx, ids...)

@@ -4,6 +4,7 @@ package cmd
 import (
 	"cmp"
 	"context"
+	"embed"
 	"errors"
 	"fmt"
 	"io"
@@ -65,24 +66,26 @@ func Main(args []string, in io.Reader, out, err io.Writer) int {
 // Root returns the tree of commands for documentation. Main runs them.
 func Root() *cobra.Command { return new(app).root() }
 
-const rootLong = `hipq is a durable job queue for teams that have a database and cron and want nothing else.
+//go:embed help
+var help embed.FS
 
-  * * * * *          hipq work      runs due jobs
-  5,20,35,50 * * * * hipq monitor   turns the last hour of activity into metrics
-  0 4 1,15 * *       hipq purge     clears old activity and old final jobs
-
-Exit codes: 0 done, or nothing to do · 1 failed · 64 usage · 75 try again later (database unreachable or busy) ·
-78 configuration · 130 interrupted by SIGINT · 129 or 143 ended by SIGHUP or SIGTERM before it was done.`
+// command makes a command. Its file in help has its usage line, what it does in a few words, the names that people may look for,
+// the text of --help, and examples.
+func command(name string, run func(*cobra.Command, []string) error) *cobra.Command {
+	text, err := help.ReadFile("help/" + name + ".txt")
+	if err != nil {
+		panic(err) // each command has a file
+	}
+	head, long, _ := strings.Cut(strings.TrimSpace(string(text)), "\n\n")
+	use, short, _ := strings.Cut(head, "\n")
+	short, others, _ := strings.Cut(short, "\nalso: ")
+	long, examples, _ := strings.Cut(long, "\n\nExamples:\n")
+	return &cobra.Command{Use: use, Short: short, Long: long, Example: examples, SuggestFor: strings.Fields(others), RunE: run}
+}
 
 func (a *app) root() *cobra.Command {
-	root := &cobra.Command{
-		Use:           "hipq",
-		Short:         "A durable job queue on MySQL, MariaDB or SQLite, run by cron",
-		Long:          rootLong,
-		SilenceErrors: true,
-		SilenceUsage:  true,
-		Version:       versionText(),
-	}
+	root := command("hipq", nil)
+	root.SilenceErrors, root.SilenceUsage, root.Version = true, true, versionText()
 	root.SetIn(a.in)
 	root.SetOut(a.out)
 	root.SetErr(a.err)
@@ -90,14 +93,16 @@ func (a *app) root() *cobra.Command {
 	flags.StringVar(&a.configFile, "config", "", "the config file (default: $HIPQ_CONFIG, ./hipq.yaml, ~/.config/hipq/hipq.yaml, /etc/hipq/hipq.yaml)")
 	flags.BoolVar(&a.json, "json", false, "print JSON with stable fields, times in RFC 3339, UTC")
 	flags.BoolVarP(&a.verbose, "verbose", "v", false, "say on stderr what hipq does")
-	flags.StringVar(&a.color, "color", colorAuto, "colour states: auto (on a terminal, unless NO_COLOR is set), always or never")
-	_ = flags.SetAnnotation("color", wordsOfFlag, colors)
+	flags.StringVar(&a.color, "color", "auto", "colour states: auto (on a terminal, unless NO_COLOR is set), always or never")
+	_ = flags.SetAnnotation("color", wordsOfFlag, []string{"auto", "always", "never"})
 	group(root, "Run", a.enqueueCommand(), a.workCommand(), a.runCommand(), a.tryCommand())
-	group(root, "Look", a.statusCommand(), a.jobsCommand(), a.findCommand(), a.failuresCommand(), a.showCommand(), a.whyCommand(), a.activityCommand(),
+	group(root, "Look", a.statusCommand(), a.jobsCommand(), a.findCommand(), a.failuresCommand(),
+		command("show", a.aboutJob(a.runShow)), command("why", a.aboutJob(a.runWhy)), a.activityCommand(),
 		a.monitorCommand(), a.uiCommand())
 	group(root, "Act", a.retryCommand(), a.dismissCommand(), a.cancelCommand(), a.rescheduleCommand(), a.completeCommand(), a.failCommand(),
 		a.queuesCommand(), a.schedulesCommand(), a.purgeCommand())
-	group(root, "Set up", a.initCommand(), a.configCommand(), a.doctorCommand(), a.completionCommand(), a.manCommand(), a.versionCommand())
+	group(root, "Set up", a.initCommand(), a.configCommand(), a.doctorCommand(), a.completionCommand(),
+		command("man", func(_ *cobra.Command, args []string) error { return writeMan(args[0]) }), command("version", a.printVersion))
 	root.AddCommand(a.guardCommand(), a.quarantineCommand())
 	root.SetHelpCommandGroupID("Set up")
 	root.SetFlagErrorFunc(misreadFlag)
@@ -134,18 +139,8 @@ func (a *app) load(cmd *cobra.Command) (*config.Config, error) {
 // version is set by the linker.
 var version = ""
 
-func (a *app) versionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version",
-		RunE: func(*cobra.Command, []string) error {
-			if a.json {
-				return a.out.json(map[string]string{"version": versionText()})
-			}
-			a.out.line("hipq %s", versionText())
-			return nil
-		},
-	}
+func (a *app) printVersion(*cobra.Command, []string) error {
+	return a.print(map[string]string{"version": versionText()}, "hipq %s", versionText())
 }
 
 // versionText is the linker's version, else the one that go install records.

@@ -21,29 +21,13 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-const runLong = `Runs one job now, in the foreground, so that you can see what is wrong with it. It ignores the job's scheduled time,
-time windows and order, the pause of its queue, and the concurrency of the host. Throttle limits and the queue's rate
-still apply. It is an attempt like any other, with a lock, a timeout, a retry decision and entries in the activity. It
-prints the handler's output, set apart, and how the attempt ended.
-
-Exit codes: 0 the attempt finished (or has sent its work, or released the job) · 1 it failed, or the job can't be
-run · 64 usage · 75 the database is unreachable or busy · 78 configuration ·
-130 interrupted by SIGINT · 129 or 143 by SIGHUP or SIGTERM.`
-
 func (a *app) runCommand() *cobra.Command {
-	c := &cobra.Command{
-		Use:        "run QUEUE ID",
-		Short:      "Run one job now, in the foreground",
-		Long:       runLong,
-		Example:    "  hipq run emails 42",
-		SuggestFor: []string{"execute", "exec"},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := process.CanRun(); err != nil {
-				return usageError{err}
-			}
-			return a.asWorker(cmd, args, func(i *instance, p worker.Params, r *runners, id int64) error { return a.runJob(cmd, i, p, r, id) })
-		},
-	}
+	c := command("run", func(cmd *cobra.Command, args []string) error {
+		if err := process.CanRun(); err != nil {
+			return usageError{err}
+		}
+		return a.asWorker(cmd, args, func(i *instance, p worker.Params, r *runners, id int64) error { return a.runJob(cmd, i, p, r, id) })
+	})
 	return about(c, admin.Initial, admin.Retry)
 }
 
@@ -118,15 +102,11 @@ func (a *app) printRun(cmd *cobra.Command, i *instance, q worker.Queue, ran work
 			j.Status, j.Error = job.StatusFailed, cmp.Or(ran.Outcome.Error, "answered")
 		}
 	}
-	switch {
-	case err != nil:
+	if err == nil {
+		err = a.print(j.JSON(), "job %d: attempt %d %s", j.ID, j.Attempt, i.became(j))
+	}
+	if err != nil {
 		return err
-	case a.json:
-		if err := a.out.json(j.JSON()); err != nil {
-			return err
-		}
-	default:
-		a.out.line("job %d: attempt %d %s", j.ID, j.Attempt, i.became(j))
 	}
 	if strings.HasPrefix(ran.Outcome.Error, worker.ErrInterrupted.Error()) && cmd.Context().Err() != nil {
 		return errInterrupted

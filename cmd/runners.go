@@ -30,8 +30,7 @@ type runners struct {
 // newRunners is for a worker whose process starts only handlers.
 func (a *app) newRunners(i *instance, workerID string) *runners {
 	guard := handler.NewGuard(a.selfArgv(guardCommand), workerID, i.Worker.Grace)
-	guard.Adopt()
-	guard.KillIfLate()
+	guard.Alone()
 	return &runners{i: i, workerID: workerID, log: a.logger(), guard: guard}
 }
 
@@ -195,16 +194,6 @@ func cantRun(c *config.Config, queues, types []string, left []leftType) (errs []
 	return errs
 }
 
-// foreignPrograms lists programs that another user could have written. Root doesn't run them: see troubles.
-func foreignPrograms(c *config.Config) (said []string) {
-	eachHandler(c, func(_, _ string, h config.Handler) {
-		if text := foreign(c, h); text != "" && os.Geteuid() != 0 && !slices.Contains(said, text) {
-			said = append(said, text)
-		}
-	})
-	return said
-}
-
 // leftTypes are the job types that a worker of this user would leave out on this host.
 func leftTypes(c *config.Config) []leftType {
 	r := &runners{i: &instance{Config: c}}
@@ -226,16 +215,22 @@ func atKey(err error) string {
 	return err.Error()
 }
 
-// troubles lists what keeps handlers from running on this host.
-func troubles(c *config.Config) (said []string) {
+// troubles lists what keeps handlers from running on this host, and the programs that another user could have written. Root doesn't
+// run those: they are among the first.
+func troubles(c *config.Config) (wrong, doubtful []string) {
 	left := leftTypes(c)
 	for _, l := range left {
-		said = append(said, fmt.Sprintf("job type %s of %s is left out, and its jobs wait: %s", l.name, l.queue, atKey(l.err)))
+		wrong = append(wrong, fmt.Sprintf("job type %s of %s is left out, and its jobs wait: %s", l.name, l.queue, atKey(l.err)))
 	}
 	for _, err := range cantRun(c, nil, nil, left) {
-		if text := atKey(err); !slices.Contains(said, text) { // a retry handler of several types
-			said = append(said, text)
+		if text := atKey(err); !slices.Contains(wrong, text) { // a retry handler of several types
+			wrong = append(wrong, text)
 		}
 	}
-	return said
+	eachHandler(c, func(_, _ string, h config.Handler) {
+		if text := foreign(c, h); text != "" && os.Geteuid() != 0 && !slices.Contains(doubtful, text) {
+			doubtful = append(doubtful, text)
+		}
+	})
+	return wrong, doubtful
 }

@@ -18,29 +18,11 @@ import (
 	"github.com/hipq/hipq/queue/schedule"
 )
 
-const schedulesLong = `Lists the recurring jobs with their slots, the last slot and its job, and the next slot. It includes schedules that
-the database knows from other configs. hipq work enqueues the jobs. pause and resume hold a schedule and release it;
-run enqueues its job now.
-
-Exit codes: 0 done · 1 with --dry-run: nothing would change · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
-
 func (a *app) schedulesCommand() *cobra.Command {
-	c := &cobra.Command{
-		Use:        "schedules",
-		Short:      "List the recurring jobs; pause, resume or run one",
-		Long:       schedulesLong,
-		Example:    "  hipq schedules\n  hipq schedules pause nightly-report\n  hipq schedules run nightly-report",
-		SuggestFor: []string{"schedule", "cron", "recurring", "timetable", "periodic"},
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.open(cmd, brief, func(i *instance) error { return a.listSchedules(cmd, i) })
-		},
-	}
-	c.AddCommand(
-		a.pauseScheduleCommand(pausing{"schedules", true, false}, "Pause schedules",
-			"Pauses schedules. Slots that pass meanwhile are skipped.", "stop", "hold", "disable"),
-		a.pauseScheduleCommand(pausing{"schedules", false, false}, "Resume schedules",
-			"Resumes schedules with their next slot.", "unpause", "continue", "enable"),
-		a.scheduleRunCommand())
+	c := command("schedules", func(cmd *cobra.Command, _ []string) error {
+		return a.open(cmd, brief, func(i *instance) error { return a.listSchedules(cmd, i) })
+	})
+	c.AddCommand(a.pauseScheduleCommand(true), a.pauseScheduleCommand(false), a.scheduleRunCommand())
 	return c
 }
 
@@ -79,7 +61,6 @@ type scheduled struct {
 	missed bool
 }
 
-// scheduleNames has the names of all schedules in the config or the database.
 func (i *instance) scheduleNames(rows map[string]scheduler.Row) []string {
 	names := slices.AppendSeq(i.ScheduleNames(), maps.Keys(rows))
 	slices.Sort(names)
@@ -125,7 +106,7 @@ func (a *app) listSchedules(cmd *cobra.Command, i *instance) error {
 	if a.json {
 		return nil
 	}
-	if err := t.end(); err != nil || !slices.Contains(t.narrow.gone, "REMARK") {
+	if err := t.end(); err != nil || !slices.Contains(t.gone, "REMARK") {
 		return err
 	}
 	for _, s := range all {
@@ -204,20 +185,11 @@ func (s scheduled) remark(i *instance, now time.Time) string {
 	return strings.Join(said, ", ")
 }
 
-func (a *app) pauseScheduleCommand(p pausing, short, long string, others ...string) *cobra.Command {
-	c := &cobra.Command{
-		Use:   p.verb() + " NAME…",
-		Short: short,
-		Long: long + ` It applies to all hosts. You may repeat it.
-
-Exit codes: 0 done, or it was so already · 1 with --dry-run: nothing would change · 64 usage · 75 the database is
-unreachable or busy · 78 configuration.`,
-		Example:    "  hipq schedules " + p.verb() + " nightly-report",
-		SuggestFor: others,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.open(cmd, brief, func(i *instance) error { return a.pauseSchedules(cmd, i, args, p) })
-		},
-	}
+func (a *app) pauseScheduleCommand(pause bool) *cobra.Command {
+	p := pausing{of: "schedules", paused: pause}
+	c := command(p.of+"_"+p.verb(), func(cmd *cobra.Command, args []string) error {
+		return a.open(cmd, brief, func(i *instance) error { return a.pauseSchedules(cmd, i, args, p) })
+	})
 	c.Flags().BoolVar(&p.dryRun, "dry-run", false, dryRunUsage)
 	return c
 }
@@ -269,24 +241,11 @@ func (i *instance) pauseSchedule(ctx context.Context, name string, pause bool) (
 	return t.Resume(ctx, name)
 }
 
-const scheduleRunLong = `Enqueues the job of a schedule now, in addition to its slots, even if the schedule is paused.
-It prints the ids, as hipq enqueue does. If the schedule has its own key and a job with it is not final, that job's id
-is printed. Otherwise the key is the schedule's name, @ and this time with microseconds.
-
-Exit codes: 0 done · 1 with --dry-run: nothing would be enqueued · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
-
 func (a *app) scheduleRunCommand() *cobra.Command {
 	dryRun := false
-	c := &cobra.Command{
-		Use:        "run NAME…",
-		Short:      "Enqueue the jobs of schedules now",
-		Long:       scheduleRunLong,
-		Example:    "  hipq schedules run nightly-report",
-		SuggestFor: []string{"trigger", "now", "enqueue", "start"},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.open(cmd, brief, func(i *instance) error { return a.runSchedules(cmd, i, args, dryRun) })
-		},
-	}
+	c := command("schedules_run", func(cmd *cobra.Command, args []string) error {
+		return a.open(cmd, brief, func(i *instance) error { return a.runSchedules(cmd, i, args, dryRun) })
+	})
 	c.Flags().BoolVar(&dryRun, "dry-run", false, dryRunUsage)
 	return c
 }

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/policy"
 	"github.com/hipq/hipq/internal/scheduler"
@@ -18,22 +16,6 @@ import (
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 )
-
-const showLong = `Shows a job with all its fields, and its history: when it was added, each attempt with the output of
-its handler, and its state or how it ended. History that was purged is missing.
-
-Exit codes: 0 done · 1 there is no such job · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
-
-func (a *app) showCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:        "show QUEUE ID",
-		Short:      "Show a job, its attempts and their output",
-		Long:       showLong,
-		Example:    "  hipq show emails 42",
-		SuggestFor: []string{"inspect", "info", "get", "describe"},
-		RunE:       a.aboutJob(a.runShow),
-	}
-}
 
 // attempt is one attempt of a job, reconstructed from its activity.
 type attempt struct {

@@ -19,60 +19,23 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-const statusLong = `Shows each queue on one line. DUE jobs can start now. HELD jobs are due, but wait for room in
-a limit. SCHEDULED jobs run later. RETRYING counts those of DUE, HELD and SCHEDULED that wait for a retry. LOCKED jobs
-belong to a worker that has not started them. WAITING jobs wait for an answer, ERROR jobs for their retry decision.
-FAILED counts failures that were neither retried nor dismissed, CLOSED those that were, and cancelled jobs. OLDEST DUE
-is when the oldest due job became due.
-
-The table counts up to 10,000 jobs of each kind, and says 10000+ if there are more. --exact counts all, which takes
-seconds beside millions of jobs; --json and --shards always do.
-
-Below, it shows job types with a job that has been due for an hour while no worker started any, probably because no
-handler exists; the last five progress reports of each queue; quarantined jobs, which ended their workers twice; jobs
-that wait to be moved to another shard; queues of the config that hipq work leaves out, and why; the worker that started
-last, except by hand; and other workers that hold slots or have been silent for long.
-
---watch repeats it every 2 s (--watch=10s: every 10 s), in place on a terminal. It continues while the database is
-away.
-
---shards also shows each shard of queues with several: how much of the throttle limit is USED there, how much it HOLDS
-and is TO HOLD (limits follow the load), the starts of the rate that it used and holds (RATE), and since when nothing
-has started because one of them is too small (SHORT SINCE). RUNNING includes jobs that wait for an answer.
-
-Exit codes: 0 done · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
-
 func (a *app) statusCommand() *cobra.Command {
-	var watch string
+	var every time.Duration
 	var o statusOptions
-	c := &cobra.Command{
-		Use:        "status",
-		Short:      "Show the queues and the last worker",
-		Long:       statusLong,
-		Example:    "  hipq status\n  hipq status --watch\n  hipq status --watch=10s --json\n  hipq status --shards",
-		SuggestFor: []string{"stats", "stat", "state", "top", "workers", "health"},
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			show := func() error {
-				return a.open(cmd, patient, func(i *instance) error { return a.runStatus(cmd, i, o) })
-			}
-			if watch == "" {
-				return show()
-			}
-			every, err := durationFlag("--watch", watch)
-			if err == nil && every <= 0 {
-				err = usagef("--watch must be above 0")
-			}
-			if err != nil {
-				return err
-			}
-			c, err := a.load(cmd)
-			if err != nil {
-				return err
-			}
-			return a.watch(cmd.Context(), every, c.Location, show)
-		},
-	}
-	c.Flags().StringVar(&watch, "watch", "", "repeat it at this interval, in place on a terminal, until ^C")
+	c := command("status", func(cmd *cobra.Command, _ []string) error {
+		show := func() error {
+			return a.open(cmd, patient, func(i *instance) error { return a.runStatus(cmd, i, o) })
+		}
+		if every == 0 {
+			return show()
+		}
+		c, err := a.load(cmd)
+		if err != nil {
+			return err
+		}
+		return a.watch(cmd.Context(), every, c.Location, show)
+	})
+	durationVar(c.Flags(), &every, "watch", "", "repeat it at this interval, in place on a terminal, until ^C").positive = true
 	c.Flags().Lookup("watch").NoOptDefVal = "2s"
 	c.Flags().BoolVar(&o.shards, "shards", false, "also show each shard of queues that have several; --json always does")
 	c.Flags().BoolVar(&o.exact, "exact", false, "count all jobs, however many there are; --json and --shards always do")

@@ -20,8 +20,10 @@ type table struct {
 	widths []int
 	// filled marks columns with content. A terminal omits the others, but in a pipe each column has its place.
 	filled []bool
-	narrow narrowing
-	err    error
+	// texts are the headings of the columns that are cut on a narrow terminal, the widest first. If that isn't enough, spare columns
+	// are omitted in order. gone has those.
+	texts, spare, gone []string
+	err                error
 }
 
 func newTable(out *output, header ...string) *table {
@@ -91,14 +93,6 @@ func (t *table) line(row []string, shown []column) string {
 	return strings.TrimRight(line.String(), " ")
 }
 
-// narrowing is how a table gets narrower on a narrow terminal, by columns' headings.
-type narrowing struct {
-	// texts are cut, the widest first. If that isn't enough, spare columns are omitted in order.
-	texts, spare []string
-	// gone has the spare columns that are omitted.
-	gone []string
-}
-
 const (
 	// leastText is the minimum width of a cut text, in characters.
 	leastText = 7
@@ -109,7 +103,7 @@ const (
 )
 
 func (t *table) narrowing(texts, spare []string) *table {
-	t.narrow = narrowing{texts: texts, spare: spare}
+	t.texts, t.spare = texts, spare
 	return t
 }
 
@@ -120,15 +114,15 @@ type column struct{ at, width int }
 func (t *table) fitted() []column {
 	room := t.out.columns()
 	if !t.headed && room > 0 {
-		for _, name := range t.narrow.spare {
+		for _, name := range t.spare {
 			if t.least() <= room {
 				break
 			}
 			if name == queueHeading && t.severalQueues() {
-				t.narrow.texts = append(slices.Clone(t.narrow.texts), name)
+				t.texts = append(slices.Clone(t.texts), name)
 				continue
 			}
-			t.narrow.gone = append(t.narrow.gone, name)
+			t.gone = append(t.gone, name)
 		}
 	}
 	var shown []column
@@ -155,7 +149,7 @@ func (t *table) fitted() []column {
 
 // narrowTo narrows columns, the widest first, until all fit or have their minimum. It returns the total width.
 func (t *table) narrowTo(room, total int, shown []column, least func(n int) int) int {
-	for total > room {
+	for ; total > room; total-- {
 		widest, most := -1, -1
 		for n, c := range shown {
 			width := c.width
@@ -170,7 +164,6 @@ func (t *table) narrowTo(room, total int, shown []column, least func(n int) int)
 			break
 		}
 		shown[widest].width--
-		total--
 	}
 	return total
 }
@@ -186,7 +179,7 @@ func (t *table) severalQueues() bool {
 }
 
 func (t *table) isLeftOut(n int) bool {
-	return slices.Contains(t.narrow.gone, t.header[n]) || !t.filled[n] && len(t.page) > 0 && t.out.isTerminal()
+	return slices.Contains(t.gone, t.header[n]) || !t.filled[n] && len(t.page) > 0 && t.out.isTerminal()
 }
 
 // least is the table's width with its texts cut to their minimum.
@@ -203,7 +196,7 @@ func (t *table) least() int {
 func (t *table) leastOf(n int) int {
 	least := leastText
 	switch name := t.header[n]; {
-	case !slices.Contains(t.narrow.texts, name):
+	case !slices.Contains(t.texts, name):
 		return t.widths[n]
 	case name == errorHeading:
 		least = leastError

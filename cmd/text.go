@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/hipq/hipq/config"
 	"github.com/hipq/hipq/internal/texts"
@@ -73,6 +74,15 @@ func (o *output) json(v any) error {
 		_, err = io.WriteString(o, escaped(string(line)))
 	}
 	return err
+}
+
+// print prints an object with --json, else a line.
+func (a *app) print(object any, format string, args ...any) error {
+	if a.json {
+		return a.out.json(object)
+	}
+	a.out.line(format, args...)
+	return texts.Wrap(a.out.err, "print")
 }
 
 // local formats a time in the config's zone, with the zone's name.
@@ -146,14 +156,29 @@ func (i *instance) ago(cmd *cobra.Command, flag, text string) (time.Time, error)
 	return i.time(cmd, flag, text)
 }
 
-// durationFlag parses a duration; empty is 0.
-func durationFlag(name, text string) (time.Duration, error) {
-	if text == "" {
-		return 0, nil
-	}
-	d, err := config.ParseDuration(text)
-	if err != nil {
-		return 0, usagef("%s: %w", name, err)
-	}
-	return d, nil
+// durationValue is the value of a flag; without a text it is 0. checkFlag reports its error.
+type durationValue struct {
+	to   *time.Duration
+	text string
+	// positive refuses 0.
+	positive bool
+	err      error
+}
+
+func durationVar(f *pflag.FlagSet, to *time.Duration, name, value, usage string) *durationValue {
+	d := &durationValue{to: to}
+	_ = d.Set(value)
+	f.Var(d, name, usage)
+	return d
+}
+
+func (d *durationValue) String() string { return d.text }
+
+func (d *durationValue) Type() string { return "string" }
+
+// Set leaves the error to checkFlag, because the flags' parser would reword it.
+func (d *durationValue) Set(text string) error {
+	d.text = text
+	*d.to, d.err = config.ParseDuration(text)
+	return nil
 }

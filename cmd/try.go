@@ -22,45 +22,25 @@ import (
 	"github.com/hipq/hipq/queue/worker"
 )
 
-const tryLong = `Runs the handler of a job type once for a made-up job. It shows the job, progress as it comes, the output, how hipq
-interprets it, and the time it took. For an endpoint it also shows the request and the answer, without the config's
-headers and cookies. Use it while you develop a handler. The database isn't used.
-
-The handler really does its work: if it sends a mail, the mail is sent. The job's id is 9000000000000000, which no
-real job has, and each run has a new token. --jobs runs it for several jobs, with ids from there on, and prints the
-rate and the errors.
-
-Exit codes: 0 the attempt finished, or has sent its work · 1 it failed, or one of them · 64 usage · 78 configuration ·
-130 interrupted by SIGINT · 129 or 143 by SIGHUP or SIGTERM.`
-
 // triedID is an id that no real job has, because a handler may, for example, name a file by it. With maxTried ids after
 // it, all stay exact as float64 numbers of JSON (up to 2^53).
 const triedID = 9_000_000_000_000_000
 
 type tryOptions struct {
-	data, key, timeout string
-	id                 int64
-	attempt, jobs      int
+	enqueueOptions
+	id            int64
+	attempt, jobs int
 }
 
 func (a *app) tryCommand() *cobra.Command {
 	var o tryOptions
-	c := &cobra.Command{
-		Use:   "try QUEUE TYPE",
-		Short: "Run a handler once, for a made-up job",
-		Long:  tryLong,
-		Example: `  hipq try emails send --data '{"to":"ann@example.org"}'
-  hipq try emails send --data @letter.json --attempt 3
-  hipq try emails send --data @letter.json --jobs 1000`,
-		SuggestFor: []string{"test", "simulate"},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.tryHandler(cmd, args[0], args[1], o)
-		},
-	}
+	c := command("try", func(cmd *cobra.Command, args []string) error {
+		return a.tryHandler(cmd, args[0], args[1], o)
+	})
 	f := c.Flags()
 	f.StringVar(&o.data, "data", "", "what the handler needs: JSON or text, @FILE, or - for standard input")
 	f.StringVar(&o.key, "key", "", "the job's key (default: a UUID)")
-	f.StringVar(&o.timeout, "timeout", "", "how long the attempt may last (default: the job type's)")
+	durationVar(f, &o.timeout, "timeout", "", "how long the attempt may last (default: the job type's)")
 	f.Int64Var(&o.id, "id", triedID, "the job's id")
 	f.IntVar(&o.attempt, "attempt", 1, "which attempt it is")
 	f.IntVar(&o.jobs, "jobs", 1, "how many jobs to run, for the rate: as many at once as a stream's programs take, else one by one")
@@ -173,7 +153,7 @@ func (i *instance) typeWithHandler(name, jobType string) (t job.Type, h config.H
 }
 
 func (a *app) madeUp(cmd *cobra.Command, i *instance, name string, t job.Type, o tryOptions) (*job.Job, error) {
-	n, err := a.newJob(cmd, t.Name, enqueueOptions{data: o.data, key: o.key, timeout: o.timeout}, i)
+	n, err := a.newJob(cmd, t.Name, o.enqueueOptions, i)
 	if err == nil {
 		err = n.Check()
 	}

@@ -17,7 +17,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -32,52 +31,34 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-const uiLong = `Shows the queues in a browser until Ctrl-C: jobs, failures, schedules, workers, activity and metrics, up to date within
-seconds; and retries, cancels, dismisses, reschedules, pauses and enqueues. It prints an address with a token that lets one
-browser in, and opens it if there is a desktop. It runs no handler, stores nothing, and has the rights of the config's
-database user.
-
-It listens on this host only. From another host, use an SSH tunnel: ssh -L 8080:127.0.0.1:8080 web1, with --listen 8080.
-Another address needs --behind-proxy with the header in which your proxy gives the name of the person that it has let in.
-The activity then names that person. If the proxy has the pages below a path, name it with --base-path. /healthz says "ok"
-to anybody while the database answers.
-
-Exit codes: 0 ended by SIGTERM · 130 by Ctrl-C · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
-
 type uiOptions struct {
-	listen, proxy, base string
-	readOnly, noBrowser bool
+	ui.Options
+	listen    string
+	noBrowser bool
 }
 
 func (a *app) uiCommand() *cobra.Command {
 	var o uiOptions
-	c := &cobra.Command{
-		Use:        "ui",
-		Short:      "Show the queues in a browser",
-		Long:       uiLong,
-		Example:    "  hipq ui\n  hipq ui --read-only --listen 8080\n  hipq ui --listen unix:/run/hipq/ui.sock --behind-proxy X-Remote-User",
-		SuggestFor: []string{"web", "dashboard", "serve", "server", "browser", "gui"},
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if cmd.Flags().Changed("behind-proxy") && !headerName().MatchString(o.proxy) {
-				return usagef("--behind-proxy: %q is not a header's name; write X-Remote-User or the like", o.proxy)
-			}
-			if o.base = strings.TrimSuffix(o.base, "/"); o.base != "" && !basePath().MatchString(o.base) {
-				return usagef("--base-path: %q is not a path; write /hipq or the like", o.base)
-			}
-			listener, err := o.socket(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer func() { _ = listener.Close() }()
-			return a.open(cmd, brief, func(i *instance) error { return a.runUI(cmd, i, o, listener) })
-		},
-	}
+	c := command("ui", func(cmd *cobra.Command, _ []string) error {
+		if cmd.Flags().Changed("behind-proxy") && !headerName().MatchString(o.UserHeader) {
+			return usagef("--behind-proxy: %q is not a header's name; write X-Remote-User or the like", o.UserHeader)
+		}
+		if o.Base = strings.TrimSuffix(o.Base, "/"); o.Base != "" && !basePath().MatchString(o.Base) {
+			return usagef("--base-path: %q is not a path; write /hipq or the like", o.Base)
+		}
+		listener, err := o.socket(cmd.Context())
+		if err != nil {
+			return err
+		}
+		defer func() { _ = listener.Close() }()
+		return a.open(cmd, brief, func(i *instance) error { return a.runUI(cmd, i, o, listener) })
+	})
 	f := c.Flags()
 	f.StringVar(&o.listen, "listen", "127.0.0.1:0", "where: a port, an address, or unix:PATH of a socket (port 0: a free one)")
-	f.BoolVar(&o.readOnly, "read-only", false, "change nothing")
+	f.BoolVar(&o.ReadOnly, "read-only", false, "change nothing")
 	f.BoolVar(&o.noBrowser, "no-browser", false, "only print the address")
-	f.StringVar(&o.base, "base-path", "", "the path at which a proxy has the pages, such as /hipq")
-	f.StringVar(&o.proxy, "behind-proxy", "", "the header in which a proxy that checks who asks gives the person's name; no token is needed then")
+	f.StringVar(&o.Base, "base-path", "", "the path at which a proxy has the pages, such as /hipq")
+	f.StringVar(&o.UserHeader, "behind-proxy", "", "the header in which a proxy that checks who asks gives the person's name; no token is needed then")
 	return c
 }
 
@@ -88,63 +69,44 @@ var basePath = texts.Pattern(`^(/[A-Za-z0-9._~-]+)+$`)
 // connections is how many connections may be open at once, so that idle ones don't take all file descriptors.
 const connections = 400
 
-// limited accepts the next connection when fewer than its size are open.
-type limited struct {
-	net.Listener
-	open chan struct{}
-}
-
-type limitedConn struct {
-	net.Conn
-	closed sync.Once
-	of     limited
-}
-
-func (l limited) Accept() (net.Conn, error) {
-	l.open <- struct{}{}
-	c, err := l.Listener.Accept()
-	if err != nil {
-		<-l.open
-		return nil, err
-	}
-	return &limitedConn{Conn: c, of: l}, nil
-}
-
-func (c *limitedConn) Close() error {
-	c.closed.Do(func() { <-c.of.open })
-	return c.Conn.Close()
-}
-
 func (a *app) runUI(cmd *cobra.Command, i *instance, o uiOptions, listener net.Listener) error {
-	opts := ui.Options{ReadOnly: o.readOnly, UserHeader: o.proxy, Base: o.base}
-	address := url.URL{Scheme: "http", Host: listener.Addr().String(), Path: o.base + "/"}
+	address := url.URL{Scheme: "http", Host: listener.Addr().String(), Path: o.Base + "/"}
 	if tcp, ok := listener.Addr().(*net.TCPAddr); ok {
-		opts.Port = strconv.Itoa(tcp.Port)
+		o.Port = strconv.Itoa(tcp.Port)
 		if !tcp.IP.IsLoopback() {
-			a.warn(fmt.Errorf("a program that reaches %s can write the header %s, and so be anybody; listen on unix:PATH or 127.0.0.1 if the proxy is on this host, or let a firewall admit only the proxy", listener.Addr(), o.proxy))
+			a.warn(fmt.Errorf("a program that reaches %s can write the header %s, and so be anybody; listen on unix:PATH or 127.0.0.1 if the proxy is on this host, or let a firewall admit only the proxy", listener.Addr(), o.UserHeader))
 		}
 	}
-	if o.proxy == "" {
-		opts.Token = rand.Text()
-		address.RawQuery = url.Values{"token": {opts.Token}}.Encode()
+	if o.UserHeader == "" {
+		o.Token = rand.Text()
+		address.RawQuery = url.Values{"token": {o.Token}}.Encode()
 	}
+	open := make(chan struct{}, connections)
 	server := &http.Server{
-		Handler: ui.New(cmd.Context(), a.uiInstance(cmd, i), opts).Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute,
+		Handler: ui.New(cmd.Context(), a.uiInstance(cmd, i), o.Options).Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute,
 		BaseContext: func(net.Listener) context.Context { return cmd.Context() },
+		ConnState: func(_ net.Conn, state http.ConnState) {
+			switch state {
+			case http.StateNew:
+				open <- struct{}{} // until there is room, the server accepts no other
+			case http.StateHijacked, http.StateClosed:
+				<-open
+			}
+		},
 	}
 	switch {
 	case listener.Addr().Network() != "unix":
 		a.out.line("hipq ui: %s", address.String())
-		if !o.noBrowser && o.proxy == "" && a.out.isTerminal() {
+		if !o.noBrowser && o.UserHeader == "" && a.out.isTerminal() {
 			defer browse(address.String())()
 		}
-	case o.proxy == "":
+	case o.UserHeader == "":
 		a.out.line("hipq ui listens on %s; open %s there", strings.TrimPrefix(o.listen, "unix:"), address.RequestURI())
 	default:
 		a.out.line("hipq ui listens on %s", strings.TrimPrefix(o.listen, "unix:"))
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(limited{listener, make(chan struct{}, connections)}) }()
+	go func() { ended <- server.Serve(listener) }()
 	select {
 	case err := <-ended:
 		return fmt.Errorf("serve: %w", err)
@@ -155,36 +117,32 @@ func (a *app) runUI(cmd *cobra.Command, i *instance, o uiOptions, listener net.L
 
 // socket listens. Without a proxy that lets people in, only this host may ask.
 func (o uiOptions) socket(ctx context.Context) (net.Listener, error) {
-	var listen net.ListenConfig
-	if path, unix := strings.CutPrefix(o.listen, "unix:"); unix {
-		if path == "" {
-			return nil, usagef("--listen: unix: needs the path of a socket")
-		}
+	network, address := "unix", strings.TrimPrefix(o.listen, "unix:")
+	switch {
+	case address == "":
+		return nil, usagef("--listen: unix: needs the path of a socket")
+	case address != o.listen:
 		defer process.Umask(process.Umask(0o117)) // the mode 0660: the group is the proxy's
-		listener, err := listen.Listen(ctx, "unix", path)
-		if errors.Is(err, syscall.EADDRINUSE) && !answers(ctx, path) { // left by a hipq ui that was killed
-			if err = os.Remove(path); err == nil {
-				listener, err = listen.Listen(ctx, "unix", path)
-			}
+	default:
+		if network = "tcp"; !strings.Contains(address, ":") {
+			address = "127.0.0.1:" + address
 		}
+		host, _, err := net.SplitHostPort(address)
 		if err != nil {
 			return nil, usagef("--listen: %w", err)
 		}
-		return listener, nil
+		ip, notIP := netip.ParseAddr(host)
+		if local := host == "localhost" || notIP == nil && ip.IsLoopback(); !local && o.UserHeader == "" {
+			return nil, usagef("--listen %s: others than this host could ask; add --behind-proxy HEADER, or use an SSH tunnel", o.listen)
+		}
 	}
-	address := o.listen
-	if !strings.Contains(address, ":") {
-		address = "127.0.0.1:" + address
+	var listen net.ListenConfig
+	listener, err := listen.Listen(ctx, network, address)
+	if network == "unix" && errors.Is(err, syscall.EADDRINUSE) && !answers(ctx, address) { // left by a hipq ui that was killed
+		if err = os.Remove(address); err == nil {
+			listener, err = listen.Listen(ctx, network, address)
+		}
 	}
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, usagef("--listen: %w", err)
-	}
-	ip, notIP := netip.ParseAddr(host)
-	if local := host == "localhost" || notIP == nil && ip.IsLoopback(); !local && o.proxy == "" {
-		return nil, usagef("--listen %s: others than this host could ask; add --behind-proxy HEADER, or use an SSH tunnel", o.listen)
-	}
-	listener, err := listen.Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, usagef("--listen: %w", err)
 	}
@@ -241,8 +199,8 @@ func (a *app) uiInstance(cmd *cobra.Command, i *instance) ui.Instance {
 		},
 		Command: i.shared, Example: i.firstJob(),
 		Mend: func(k admin.Kind) []string {
-			f := failureOf(k.Queue, admin.Filter{}, k.Failure)
-			return []string{i.shared(or0(f.Retry)), i.shared(or0(f.Dismiss))}
+			f := failureOf(k.Queue, admin.Filter{}, k.Failure, i.shared)
+			return []string{or0(f.Retry), or0(f.Dismiss)}
 		},
 		Schedules: i.uiSchedules,
 		PauseSchedule: func(ctx context.Context, name string, pause bool) error {

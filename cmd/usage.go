@@ -43,8 +43,8 @@ func at(all []argument, place int) argument {
 	return all[place]
 }
 
-// prepare makes commands check their arguments by the usage line, and refuse empty flags. An empty flag is most likely
-// an unset shell variable and must not count as omitted. It also records that the command line was parsed.
+// prepare makes commands check their arguments by the usage line, and their flags. It also records that the command line was
+// parsed.
 func (a *app) prepare(c *cobra.Command) {
 	for _, sub := range c.Commands() {
 		a.prepare(sub)
@@ -64,19 +64,34 @@ func (a *app) prepare(c *cobra.Command) {
 	c.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		a.command = cmd.Name()
 		cmd.Flags().Visit(func(f *pflag.Flag) {
-			// Empty data is valid.
-			if f.Value.String() == "" && f.Name != "data" && err == nil {
-				err = usagef("--%s is empty; give it a value, or leave it out", f.Name)
+			if err == nil {
+				err = checkFlag(f)
 			}
 		})
-		if err == nil {
-			err = a.setColor()
-		}
 		if err != nil {
 			return err
 		}
+		a.setColor()
 		return run(cmd, args)
 	}
+}
+
+// checkFlag refuses a value that isn't among the flag's words, a wrong duration, and an empty value: it is most likely an unset
+// shell variable and must not count as omitted.
+func checkFlag(f *pflag.Flag) error {
+	words, value := f.Annotations[wordsOfFlag], f.Value.String()
+	d, _ := f.Value.(*durationValue)
+	switch {
+	case value == "" && f.Name != "data": // empty data is valid
+		return usagef("--%s is empty; give it a value, or leave it out", f.Name)
+	case words != nil && !slices.Contains(words, value):
+		return unknown(fmt.Errorf("--%s: %q is not one of %s", f.Name, value, list(words)), value, words)
+	case d != nil && d.err != nil:
+		return usagef("--%s: %w", f.Name, d.err)
+	case d != nil && d.positive && *d.to == 0:
+		return usagef("--%s must be above 0", f.Name)
+	}
+	return nil
 }
 
 // refuseUnknownTopics makes help fail for unknown topics. Cobra would print a help text and succeed.
@@ -174,7 +189,6 @@ func below(c *cobra.Command) string {
 	return name
 }
 
-// misread is a command line that could not be parsed.
 type misread struct {
 	error
 	command *cobra.Command
@@ -261,12 +275,7 @@ func unknown(err error, name string, known []string) error {
 	return usageError{meant(err, config.Nearest(name, known))}
 }
 
-// noneOf refuses a value that is not among words. what is the flag or argument that had it.
-func noneOf[T ~string](what string, got T, words []T) error {
-	return unknown(fmt.Errorf("%s: %q is not one of %s", what, got, list(words)), string(got), asStrings(words))
-}
-
-func list[T ~string](words []T) string { return strings.Join(asStrings(words), ", ") }
+func list(words []string) string { return strings.Join(words, ", ") }
 
 func and(words []string) string {
 	last := len(words) - 1

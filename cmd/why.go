@@ -11,22 +11,6 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-const whyLong = `Says why a job isn't running: when it is due, when its time window opens, what it waits for, which worker has it, what
-is missing. In a queue with several shards, order and limits are those of the job's shard.
-
-Exit codes: 0 done · 1 there is no such job · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
-
-func (a *app) whyCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:        "why QUEUE ID",
-		Short:      "Say why a job isn't running",
-		Long:       whyLong,
-		Example:    "  hipq why emails 42",
-		SuggestFor: []string{"explain", "reason"},
-		RunE:       a.aboutJob(a.runWhy),
-	}
-}
-
 func (a *app) aboutJob(do func(ctx context.Context, i *instance, q *queue.Queue, id int64) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		id, err := parseID(args[1])

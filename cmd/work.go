@@ -28,74 +28,33 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-const workLong = `Runs due jobs of the types that have a handler in the config. It ends when nothing is due, and starts
-no job after run_for (55 s), so one crontab line that runs every minute is enough. Runs may overlap, on one host or
-many: no two run the same job, and together they respect the host's concurrency.
-
-On SIGTERM, SIGHUP or SIGINT it starts no more jobs, waits up to worker.grace for running ones, and stops the rest,
-which are retried. A second signal ends it at once.
-
-If a queue has no table, because it is new in the config or its table was dropped, it is left out until you run hipq
-init. So is a queue whose shards, throttle limit, throttle groups or rate differ from those in the database, because they
-hold for all workers. The other queues are served, and the exit code is 78. A job type is left out if this host can't run its handler: the user doesn't exist,
-hipq isn't root, a limit is above the host's, or a secret can't be read. A warning says so once an hour; the exit code
-doesn't change.
-
-If a queue is divided into shards (shards in the config), the worker takes them in turn. It serves the shards of
---shards more often, so that workers on several hosts seldom wait for each other. Without the flag, it prefers those
-of its database node if database.nodes is set.
-
-It also enqueues the jobs of schedules, one for each slot across all hosts: see hipq schedules.
-
-Without a terminal it prints only what cron should mail: failed jobs, once an hour for each kind of failure across all
-hosts; due jobs of a type that no worker has handled for a day, once a day; an outage or a missing database, at its
-start, every 15 minutes, and at its end; and the cause of exit code 78, at its start, once an hour, and at its end.
-"mail: off" in the config disables that.
-
-After it has started jobs, it warns once an hour about handlers whose programs can't be run here. hipq config check
-finds these beforehand.
-
-Exit codes: 0 done, or nothing to do, even if jobs failed (see hipq activity), or ended cleanly after SIGTERM or SIGHUP
-· 64 usage · 75 the database is unreachable or busy · 78 configuration · 130 interrupted by SIGINT · 129 or 143 ended at
-once by a second SIGHUP or SIGTERM.`
-
 func (a *app) workCommand() *cobra.Command {
 	var types []string
 	var shards string
-	c := &cobra.Command{
-		Use:   "work [QUEUE…]",
-		Short: "Run the jobs that are due",
-		Long:  workLong,
-		Example: `  * * * * * hipq work                       # in crontab
-  * * * * * hipq work --linger              # about a second of latency
-  * * * * * hipq work --shards 0-3          # on one of two hosts; the other has 4-7
-  hipq work emails --type send --max-jobs 1 # one job, by hand`,
-		SuggestFor: []string{"worker", "start", "process", "consume", "listen"},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			what := slices.Concat(args, types)
-			c, err := a.load(cmd)
-			if err != nil {
-				return a.mailMisconfigured(nil, what, err)
-			}
-			preferred, err := parseShards(shards)
-			if err != nil {
+	c := command("work", func(cmd *cobra.Command, args []string) error {
+		what := slices.Concat(args, types)
+		c, err := a.load(cmd)
+		if err != nil {
+			return a.mailMisconfigured(nil, what, err)
+		}
+		preferred, err := parseShards(shards)
+		if err != nil {
+			return err
+		}
+		var done worker.Summary
+		if err = process.CanRun(); err != nil {
+			err = usageError{err}
+		} else {
+			err = connect(cmd.Context(), c, func(i *instance) (err error) {
+				done, err = a.runWork(cmd, i, args, types, preferred)
 				return err
-			}
-			var done worker.Summary
-			if err = process.CanRun(); err != nil {
-				err = usageError{err}
-			} else {
-				err = connect(cmd.Context(), c, func(i *instance) (err error) {
-					done, err = a.runWork(cmd, i, args, types, preferred)
-					return err
-				})
-			}
-			if errors.Is(err, context.Canceled) {
-				err = nil // interrupted before it began
-			}
-			return a.mailOutage(c, what, done, err)
-		},
-	}
+			})
+		}
+		if errors.Is(err, context.Canceled) {
+			err = nil // interrupted before it began
+		}
+		return a.mailOutage(c, what, done, err)
+	})
 	f := c.Flags()
 	f.StringArrayVar(&types, "type", nil, "only jobs of this type, may be repeated")
 	f.StringVar(&shards, "shards", "", "the shards to prefer, such as 0-3,7 (default: those of the host's node, if database.nodes are set)")
@@ -104,7 +63,6 @@ func (a *app) workCommand() *cobra.Command {
 	return c
 }
 
-// settingFlags adds the flags that override settings of the config.
 func settingFlags(f *pflag.FlagSet) {
 	f.String("run-for", "55s", "how long to start new jobs")
 	f.Bool("linger", false, "look for new jobs until run-for is over")

@@ -13,17 +13,11 @@ import (
 // off is the value of a limit that nothing exceeds.
 const off = "off"
 
-func alertOf(s alertSection) monitor.Alert {
-	return monitor.Alert{
-		Over: s.Over, JobAlert: monitor.JobAlert(s.jobAlertSection), DeadWorkers: s.DeadWorkers, NoTickFor: s.NoTickFor, MissedHours: s.MissedHours,
-	}
-}
-
 // queueAlert adds the limits of a queue that differ from the instance's.
 func queueAlert(s queueSection, a *monitor.Alert) {
-	q := monitor.QueueAlert{JobAlert: monitor.JobAlert(s.Alert), Types: map[string]monitor.JobAlert{}}
+	q := monitor.QueueAlert{JobAlert: s.Alert, Types: map[string]monitor.JobAlert{}}
 	for _, t := range s.JobTypes {
-		q.Types[t.Name] = monitor.JobAlert(t.Alert)
+		q.Types[t.Name] = t.Alert
 	}
 	if all, ok := q.Types[job.AllTypes]; !ok || all == q.JobAlert { // otherwise types without it have that one's
 		maps.DeleteFunc(q.Types, func(_ string, own monitor.JobAlert) bool { return own == q.JobAlert })

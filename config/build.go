@@ -32,19 +32,17 @@ func (b builder) config() *Config {
 		Database:             b.database(s.Database),
 		DSNFrom:              b.dsnFrom(s.Database),
 		Location:             b.zone("timezone", s.Timezone),
-		Worker:               worker.Options(s.Worker),
+		Worker:               s.Worker,
 		ActivityKeep:         s.Activity.Keep,
 		MetricsKeep:          s.Metrics.Keep,
 		MonitorPing:          b.pingURL("monitor.ping_url", s.Monitor.PingURL),
 		PurgePing:            b.pingURL("purge.ping_url", s.Purge.PingURL),
-		Alert:                alertOf(s.Alert),
+		Alert:                s.Alert,
 		StrictTypes:          s.StrictTypes,
 		AllowForeignHandlers: s.AllowForeign,
 		Mail:                 s.Mail,
 	}
-	if c.Worker.Grace == 0 {
-		c.Worker.Grace = worker.NoGrace
-	}
+	c.Worker.Grace = cmp.Or(c.Worker.Grace, worker.NoGrace)
 	names := b.names(c)
 	b.retryHandler("retry_handler", s.RetryHandler)
 	if len(s.Queues) == 0 {
@@ -115,8 +113,8 @@ func (b builder) database(s databaseSection) schema.Options {
 	}
 	b.nodes(s.Nodes)
 	o.Nodes = s.Nodes
-	if s.TLS != nil && *s.TLS != (tlsSection{}) {
-		o.TLS = new(schema.TLS(*s.TLS))
+	if s.TLS != nil && *s.TLS != (schema.TLS{}) {
+		o.TLS = s.TLS
 	}
 	if unverified := o.Unverified(); unverified != "" {
 		b.warn("%s: see database.tls", unverified)
@@ -203,17 +201,17 @@ func (b builder) zone(path, name string) *time.Location {
 	return time.UTC
 }
 
-func (s *workerSection) check(c *checker, path string) {
-	if need := 2*s.Grace + 5*time.Second; s.LockFor < need {
+func (c *checker) worker(path string, o *worker.Options) {
+	if need := 2*o.Grace + 5*time.Second; o.LockFor < need {
 		c.refuse(path+".lock_for", "%s is too short for worker.grace %s: write at least %s (twice the grace plus 5s), because a worker "+
 			"that can't renew its lock must stop its handlers before the lock expires",
-			formatDuration(s.LockFor), formatDuration(s.Grace), formatDuration(need))
+			formatDuration(o.LockFor), formatDuration(o.Grace), formatDuration(need))
 	}
 }
 
-func (s *retrySection) check(c *checker, path string) {
-	if s.Backoff == job.Exponential && s.MaxDelay < s.Delay {
+func (c *checker) retry(path string, p *job.RetryPolicy) {
+	if p.Backoff == job.Exponential && p.MaxDelay < p.Delay {
 		c.refuse(path+".max_delay", "%s is shorter than the delay of %s; an exponential backoff grows up to max_delay, so it must be at least the delay",
-			formatDuration(s.MaxDelay), formatDuration(s.Delay))
+			formatDuration(p.MaxDelay), formatDuration(p.Delay))
 	}
 }

@@ -73,7 +73,7 @@ func (b builder) program(p *handler.Program, at string, argv []string, s program
 		}
 	}
 	p.Argv, p.Dir, p.Env, p.User, p.NewPrivs = argv, s.Dir, b.environ(path+".env", s.Env), s.User, !s.NoNewPrivs
-	p.Limits, p.Nice, p.Umask = handler.Limits(s.Limits), s.Nice, b.umask(path+".umask", s.Umask)
+	p.Limits, p.Nice, p.Umask = s.Limits, s.Nice, b.umask(path+".umask", s.Umask)
 	b.programs = append(b.programs, p)
 }
 

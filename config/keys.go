@@ -21,11 +21,6 @@ func fieldsOf(t reflect.Type) []reflect.StructField {
 	return slices.DeleteFunc(reflect.VisibleFields(t), func(f reflect.StructField) bool { return f.Tag.Get("key") == "" })
 }
 
-// isList says whether a type is a list of sections.
-func isList(t reflect.Type) bool {
-	return t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct
-}
-
 func fieldOf(t reflect.Type, key string) (reflect.StructField, bool) {
 	for _, f := range fieldsOf(t) {
 		if f.Tag.Get("key") == key {

@@ -28,24 +28,19 @@ func (b builder) ownName(list string, i int, thing, name string, check func(name
 }
 
 func (b builder) queue(path string, s queueSection) Queue {
-	q := Queue{
-		Options: queue.Options{
-			Name: s.Name, ThrottleLimit: s.ThrottleLimit, ThrottleGroups: b.groups(path+".throttle_groups", s.ThrottleGroups),
-			RefuseWeightless: !s.AllowWeightless, Rate: b.rate(path+".rate", s.Rate), Shards: s.Shards, Concurrency: s.Concurrency,
-			Order: s.Order, PriorityOrder: s.PriorityOrder, StrictTypes: s.StrictTypes,
-			KeepFinished: cmp.Or(s.KeepFinished, queue.DiscardAtOnce), KeepFailed: cmp.Or(s.KeepFailed, queue.DiscardAtOnce),
-		},
-		Handlers: map[string]Handler{}, RetryHandlers: map[string]Handler{},
-	}
+	q := Queue{Options: s.Options, Handlers: map[string]Handler{}, RetryHandlers: map[string]Handler{}}
+	q.RefuseWeightless, q.Rate = !s.AllowWeightless, b.rate(path+".rate", s.Rate)
+	q.KeepFinished, q.KeepFailed = cmp.Or(s.KeepFinished, queue.DiscardAtOnce), cmp.Or(s.KeepFailed, queue.DiscardAtOnce)
 	if s.Priority != job.DefaultType("").Priority {
 		q.DefaultPriority = &s.Priority
 	}
 	if s.Timeout != job.DefaultType("").Timeout {
 		q.DefaultTimeout = s.Timeout
 	}
-	if retry := job.RetryPolicy(s.Retry); retry != job.DefaultRetry {
-		q.DefaultRetry = &retry
+	if s.Retry != job.DefaultRetry {
+		q.DefaultRetry = &s.Retry
 	}
+	b.groups(path+".throttle_groups", s.ThrottleGroups)
 	b.retryHandler(path+".retry_handler", s.RetryHandler)
 	b.seen = map[string]bool{} // per queue
 	for i, section := range s.JobTypes {
@@ -88,30 +83,28 @@ func (b builder) queue(path string, s queueSection) Queue {
 	return q
 }
 
-func (b builder) groups(path string, s *groupsSection) *job.ThrottleGroups {
-	if s == nil {
-		return nil
+func (b builder) groups(path string, g *job.ThrottleGroups) {
+	if g == nil {
+		return
 	}
-	g := &job.ThrottleGroups{By: s.By, Limits: s.Limits}
 	switch {
-	case s.By == "":
+	case g.By == "":
 		b.missing(path+".by", "; write %s, or %sNAME for a value inside job_data", job.GroupByType, job.GroupByData)
-	case !job.IsGroupBy(s.By):
-		b.refuse(path+".by", "%s is neither %s nor %sNAME, which is a value inside job_data", shown(s.By), job.GroupByType, job.GroupByData)
-	case len(s.By) > 128:
-		b.refuse(path+".by", "has %d bytes; the maximum is 128", len(s.By))
+	case !job.IsGroupBy(g.By):
+		b.refuse(path+".by", "%s is neither %s nor %sNAME, which is a value inside job_data", shown(g.By), job.GroupByType, job.GroupByData)
+	case len(g.By) > 128:
+		b.refuse(path+".by", "has %d bytes; the maximum is 128", len(g.By))
 	}
-	if len(s.Limits) == 0 {
+	if len(g.Limits) == 0 {
 		b.missing(path+".limits", "; give at least one limit, such as {east: 40, %q: 10}", job.OtherGroups)
 	}
-	for _, value := range slices.Sorted(maps.Keys(s.Limits)) {
+	for _, value := range slices.Sorted(maps.Keys(g.Limits)) {
 		if most := g.MaxValueBytes(); value == "" {
 			b.refuse(path+".limits", "has a limit for the value \"\", but a job with an empty value is in no group")
 		} else if len(value) > most {
-			b.refuse(path+".limits", "has a limit for a value of %d bytes; the maximum for %s is %d", len(value), s.By, most)
+			b.refuse(path+".limits", "has a limit for a value of %d bytes; the maximum for %s is %d", len(value), g.By, most)
 		}
 	}
-	return g
 }
 
 var rateForm = texts.Pattern(`^([0-9]{1,9})/(.+)$`)
@@ -140,7 +133,7 @@ func (b builder) jobType(path string, s jobTypeSection) job.Type {
 		b.refuseName(path+".time_windows", strings.Join(s.TimeWindows, " "), err)
 	}
 	return job.Type{
-		Name: s.Name, Timeout: s.Timeout, Retry: job.RetryPolicy(s.Retry), Priority: s.Priority, ThrottleFactor: s.ThrottleFactor,
+		Name: s.Name, Timeout: s.Timeout, Retry: s.Retry, Priority: s.Priority, ThrottleFactor: s.ThrottleFactor,
 		Windows: windows, Async: s.Async, Concurrency: s.Concurrency,
 	}
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/monitor"
+	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/queue/worker"
 )
 
 // spot is a section of the file that is read into a struct of shape.
@@ -17,8 +19,6 @@ type spot struct {
 	path    string
 	content map[string]any
 	outer   outside
-	// defaults are the values of its keys, in order; nil if each key has its own.
-	defaults []string
 	// kind is the kind of handler. of is set in a section that is for other kinds. limit is the kind of its limits.
 	kind, of, limit string
 }
@@ -48,7 +48,7 @@ func (c *checker) section(p spot, into reflect.Value) {
 	before := len(c.errs)
 	c.unknownKeys(p.path, p.content, into.Type())
 	p.kind = cmp.Or(p.kind, handlerKind(p.content))
-	for i, f := range fieldsOf(into.Type()) {
+	for _, f := range fieldsOf(into.Type()) {
 		key, field := f.Tag.Get("key"), into.FieldByIndex(f.Index)
 		at, of := under(p.path, key), cmp.Or(p.of, f.Tag.Get("of"))
 		value, given := p.content[key]
@@ -72,18 +72,15 @@ func (c *checker) section(p spot, into reflect.Value) {
 			c.optional(at, value, field, outer)
 		case f.Type.Kind() == reflect.Struct:
 			content, _ := c.asSection(at, value, f.Type)
-			c.section(spot{at, content, outer, strings.Fields(f.Tag.Get("default")), p.kind, of, f.Tag.Get("limit")}, field)
-		case isList(f.Type):
+			c.section(spot{at, content, outer, p.kind, of, f.Tag.Get("limit")}, field)
+		case f.Type.Kind() == reflect.Slice && f.Type.Elem().Kind() == reflect.Struct: // of sections
 			c.list(at, value, field, outside{path: p.path, value: into})
 		case f.Type.Kind() == reflect.Slice:
 			c.textList(at, value, field, f.Tag)
 		case f.Type.Kind() == reflect.Map:
 			c.values(at, value, field, f.Tag)
-		case i < len(p.defaults):
-			tag := reflect.StructTag(fmt.Sprintf(` default:%q limit:%q`, p.defaults[i], p.limit))
-			c.single(at, value, field, f.Tag+tag, outer)
 		default:
-			c.single(at, value, field, f.Tag, outer)
+			c.single(at, value, field, f.Tag+reflect.StructTag(fmt.Sprintf(` limit:%q`, p.limit)), outer)
 		}
 	}
 	if len(p.content) == 0 || len(c.errs) > before {
@@ -92,8 +89,10 @@ func (c *checker) section(p spot, into reflect.Value) {
 	switch whole := into.Addr().Interface().(type) {
 	case *monitor.Limits:
 		c.limits(p.path, *whole, p.limit)
-	case interface{ check(c *checker, path string) }:
-		whole.check(c, p.path)
+	case *worker.Options:
+		c.worker(p.path, whole)
+	case *job.RetryPolicy:
+		c.retry(p.path, whole)
 	}
 }
 
@@ -259,7 +258,6 @@ func (c *checker) values(at string, value any, into reflect.Value, tag reflect.S
 	c.note(at, show, len(names) > 0, "")
 }
 
-// single reads a single value.
 func (c *checker) single(at string, value any, into reflect.Value, tag reflect.StructTag, outer outside) {
 	otherwise := tag.Get("default")
 	if words := strings.Fields(tag.Get("words")); otherwise == "" && into.IsZero() && len(words) > 0 {

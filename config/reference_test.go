@@ -43,25 +43,25 @@ func TestReference(t *testing.T) {
 var headings = []struct{ section, heading, about string }{
 	{"shape", "The instance", ""},
 	{"databaseSection", "`database`", ""},
-	{"tlsSection", "`database.tls`", ""},
-	{"workerSection", "`worker`", ""},
+	{"schema.TLS", "`database.tls`", ""},
+	{"worker.Options", "`worker`", ""},
 	{"activitySection", "`activity`", ""},
 	{"metricsSection", "`metrics`", ""},
 	{"monitorSection", "`monitor`", ""},
 	{"purgeSection", "`purge`", ""},
-	{"retrySection", "`retry`", "Of the instance, a queue or a job type: the nearest wins, key by key."},
-	{"alertSection", "`alert`", "Of the instance."},
+	{"job.RetryPolicy", "`retry`", "Of the instance, a queue or a job type: the nearest wins, key by key."},
+	{"monitor.Alert", "`alert`", "Of the instance."},
 	{"partLimitsSection", "`error_rate`", "In an `alert`."},
 	{"countLimitsSection", "`failed`, `backlog`, `dead_workers`, `missed_hours`", "In an `alert`."},
 	{"timeLimitsSection", "`oldest_due`, `wait_p95`, `run_p95`, `no_tick_for`", "In an `alert`."},
 	{"queueSection", "`queues`", "A list; each of them has these keys."},
-	{"jobAlertSection", "`alert` of a queue or a job type", "The nearest wins, limit by limit."},
-	{"groupsSection", "`throttle_groups`", "Of a queue."},
+	{"monitor.JobAlert", "`alert` of a queue or a job type", "The nearest wins, limit by limit."},
+	{"job.ThrottleGroups", "`throttle_groups`", "Of a queue."},
 	{"jobTypeSection", "`job_types`", "Of a queue: a list; each of them has these keys."},
 	{"scheduleSection", "`schedules`", "A list; each of them has these keys."},
 	{"handlerSection", "`handler`", "Of a job type."},
 	{"HTTP", "`http`", "Of a `handler`."},
-	{"programLimitsSection", "`limits`", "Of a `handler` or a `retry_handler`."},
+	{"handler.Limits", "`limits`", "Of a `handler` or a `retry_handler`."},
 	{"retryHandlerSection", "`retry_handler`", "Of the instance, a queue or a job type: the nearest wins."},
 }
 
@@ -119,7 +119,7 @@ func nameOf(f reflect.StructField) string {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 		t = t.Elem()
 	}
-	return t.Name()
+	return strings.TrimPrefix(t.String(), "config.")
 }
 
 func fieldAt(path []string) (f reflect.StructField) {

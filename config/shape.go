@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/monitor"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/schedule"
 	"github.com/hipq/hipq/queue/worker"
@@ -13,8 +15,7 @@ import (
 // shape is hipq.yaml. Each field is a key, whose kind of value is the field's type: an int64 is a size. The tags are:
 //
 //	key        its name
-//	default    its value if the key is absent; for a section, the values of its keys in order. Otherwise it inherits its value,
-//	           or has that of defaultShape.
+//	default    its value if the key is absent. Otherwise it inherits its value, or has that of defaultShape.
 //	from, to   the bounds of a number, a duration or a size. A default below from means none.
 //	whole      the unit in which a duration must be whole
 //	words      the only words allowed, the first of which is the default
@@ -25,23 +26,25 @@ import (
 //	word       a word that may stand in place of the list
 //	hide       how to show the value without a secret: a key of hiding
 //	required   it may not be empty
+//
+// A section that another package has says its keys there.
 type shape struct {
 	Name         string               `key:"name" required:"yes"`
 	Tables       string               `key:"tables"`
 	Database     databaseSection      `key:"database"`
 	Timezone     string               `key:"timezone" default:"UTC"`
-	Worker       workerSection        `key:"worker"`
+	Worker       worker.Options       `key:"worker"`
 	Activity     activitySection      `key:"activity"`
 	Metrics      metricsSection       `key:"metrics"`
 	Monitor      monitorSection       `key:"monitor"`
 	Purge        purgeSection         `key:"purge"`
 	Timeout      time.Duration        `key:"timeout" from:"1s" whole:"1s"`
-	Retry        retrySection         `key:"retry"`
+	Retry        job.RetryPolicy      `key:"retry"`
 	RetryHandler *retryHandlerSection `key:"retry_handler"`
 	Priority     int                  `key:"default_priority" from:"-2147483647"`
 	StrictTypes  bool                 `key:"strict_types"`
 	AllowForeign bool                 `key:"allow_foreign_handlers"`
-	Alert        alertSection         `key:"alert"`
+	Alert        monitor.Alert        `key:"alert"`
 	Mail         bool                 `key:"mail" default:"true"`
 	Queues       []queueSection       `key:"queues"`
 	Schedules    []scheduleSection    `key:"schedules"`
@@ -51,39 +54,14 @@ type shape struct {
 func defaultShape() *shape {
 	t := job.DefaultType("")
 	return &shape{
-		Tables: schema.DefaultTemplate, Worker: workerSection(worker.DefaultOptions),
-		Timeout: t.Timeout, Retry: retrySection(t.Retry), Priority: t.Priority,
+		Tables: schema.DefaultTemplate, Worker: worker.DefaultOptions, Alert: monitor.DefaultAlert(),
+		Timeout: t.Timeout, Retry: t.Retry, Priority: t.Priority,
 	}
 }
 
 type databaseSection struct {
-	Driver  string      `key:"driver" words:"sqlite mysql"`
-	Path    string      `key:"path" file:"yes" default:"hipq.db"`
-	DSN     string      `key:"dsn" hide:"dsn"`
-	DSNFile string      `key:"dsn_file" file:"yes"`
-	Nodes   []string    `key:"nodes"`
-	Mode    string      `key:"mode" default:"0600"`
-	TLS     *tlsSection `key:"tls"`
-}
-
-// tlsSection has the fields of schema.TLS.
-type tlsSection struct {
-	CA         string `key:"ca" file:"yes"`
-	Cert       string `key:"cert" file:"yes"`
-	Key        string `key:"key" file:"yes"`
-	ServerName string `key:"server_name"`
-}
-
-// workerSection has the fields of worker.Options. MaxJobs is only a flag.
-type workerSection struct {
-	Concurrency int           `key:"concurrency" from:"1" to:"10000"`
-	Batch       int           `key:"batch" from:"1" to:"10000"`
-	RunFor      time.Duration `key:"run_for" from:"1s"`
-	Linger      bool          `key:"linger"`
-	Poll        time.Duration `key:"poll" from:"50ms"`
-	LockFor     time.Duration `key:"lock_for" from:"1s"`
-	Grace       time.Duration `key:"grace"`
-	MaxJobs     int
+	schema.Options
+	Mode string `key:"mode" default:"0600"`
 }
 
 type activitySection struct {
@@ -100,65 +78,24 @@ type monitorSection struct {
 
 type purgeSection monitorSection
 
-type alertSection struct {
-	Over time.Duration `key:"over" from:"1h" to:"1w" whole:"1h" default:"2h"`
-	jobAlertSection
-	DeadWorkers monitor.Limits `key:"dead_workers" limit:"count" default:"0 10"`
-	NoTickFor   monitor.Limits `key:"no_tick_for" limit:"time" default:"5m 15m"`
-	MissedHours monitor.Limits `key:"missed_hours" limit:"count" default:"0 24"`
-}
-
-// jobAlertSection has the fields of monitor.JobAlert.
-type jobAlertSection struct {
-	ErrorRate monitor.Limits `key:"error_rate" limit:"part" default:"0.05 0.25"`
-	Failed    monitor.Limits `key:"failed" limit:"count" default:"0 100"`
-	OldestDue monitor.Limits `key:"oldest_due" limit:"time" default:"15m 1h"`
-	WaitP95   monitor.Limits `key:"wait_p95" limit:"time" default:"15m off"`
-	RunP95    monitor.Limits `key:"run_p95" limit:"time" default:"off off"`
-	Backlog   monitor.Limits `key:"backlog" limit:"count" default:"10000 100000"`
-}
-
-// retrySection has the fields of job.RetryPolicy.
-type retrySection struct {
-	Attempts int           `key:"attempts" from:"1"`
-	Delay    time.Duration `key:"delay"`
-	Backoff  job.Backoff   `key:"backoff" words:"fixed exponential"`
-	MaxDelay time.Duration `key:"max_delay"`
-	Jitter   float64       `key:"jitter"`
-}
-
 type queueSection struct {
-	Name            string               `key:"name" required:"yes"`
-	ThrottleLimit   int                  `key:"throttle_limit" from:"-2147483648"`
-	ThrottleGroups  *groupsSection       `key:"throttle_groups"`
+	queue.Options
 	AllowWeightless bool                 `key:"allow_weightless" default:"true"`
 	Rate            string               `key:"rate"`
-	Shards          int                  `key:"shards" from:"1" to:"100" default:"1"`
-	Concurrency     int                  `key:"concurrency" from:"1" to:"10000"`
-	Order           job.Order            `key:"order" words:"priority schedule"`
-	PriorityOrder   job.PriorityOrder    `key:"priority_order" words:"lowest highest"`
 	Priority        int                  `key:"default_priority" from:"-2147483647" inherits:"default_priority"`
-	StrictTypes     bool                 `key:"strict_types" inherits:"strict_types"`
-	KeepFinished    time.Duration        `key:"keep_finished" whole:"1s" default:"14d"`
-	KeepFailed      time.Duration        `key:"keep_failed" whole:"1s" default:"90d"`
 	Timeout         time.Duration        `key:"timeout" from:"1s" whole:"1s" inherits:"timeout"`
-	Retry           retrySection         `key:"retry" inherits:"retry"`
+	Retry           job.RetryPolicy      `key:"retry" inherits:"retry"`
 	RetryHandler    *retryHandlerSection `key:"retry_handler" inherits:"retry_handler"`
-	Alert           jobAlertSection      `key:"alert" inherits:"alert"`
+	Alert           monitor.JobAlert     `key:"alert" inherits:"alert"`
 	JobTypes        []jobTypeSection     `key:"job_types"`
-}
-
-type groupsSection struct {
-	By     string         `key:"by"`
-	Limits map[string]int `key:"limits" from:"1"`
 }
 
 type jobTypeSection struct {
 	Name           string               `key:"name" required:"yes"`
 	Timeout        time.Duration        `key:"timeout" from:"1s" whole:"1s" inherits:"timeout"`
-	Retry          retrySection         `key:"retry" inherits:"retry"`
+	Retry          job.RetryPolicy      `key:"retry" inherits:"retry"`
 	RetryHandler   *retryHandlerSection `key:"retry_handler" inherits:"retry_handler"`
-	Alert          jobAlertSection      `key:"alert" inherits:"alert"`
+	Alert          monitor.JobAlert     `key:"alert" inherits:"alert"`
 	Priority       int                  `key:"priority" from:"-2147483647" inherits:"default_priority"`
 	ThrottleFactor int                  `key:"throttle_factor" default:"1"`
 	TimeWindows    []string             `key:"time_windows"`
@@ -205,19 +142,11 @@ type retryHandlerSection struct {
 
 // programSection is how a program runs: as which user, where, and with which limits.
 type programSection struct {
-	Dir        string               `key:"dir" of:"exec stream" file:"yes" default:"."`
-	Env        []string             `key:"env" of:"exec stream" word:"all" hide:"env"`
-	User       string               `key:"user" of:"exec stream"`
-	NoNewPrivs bool                 `key:"no_new_privs" of:"exec stream" default:"true"`
-	Limits     programLimitsSection `key:"limits" of:"exec stream"`
-	Nice       int                  `key:"nice" of:"exec stream" from:"-20" to:"19"`
-	Umask      string               `key:"umask" of:"exec stream"`
-}
-
-// programLimitsSection has the fields of handler.Limits.
-type programLimitsSection struct {
-	Memory    int64         `key:"memory" from:"1MiB"`
-	OpenFiles int           `key:"open_files" from:"8"`
-	CPU       time.Duration `key:"cpu" from:"1s" whole:"1s"`
-	FileSize  int64         `key:"file_size" from:"1KiB"`
+	Dir        string         `key:"dir" of:"exec stream" file:"yes" default:"."`
+	Env        []string       `key:"env" of:"exec stream" word:"all" hide:"env"`
+	User       string         `key:"user" of:"exec stream"`
+	NoNewPrivs bool           `key:"no_new_privs" of:"exec stream" default:"true"`
+	Limits     handler.Limits `key:"limits" of:"exec stream"`
+	Nice       int            `key:"nice" of:"exec stream" from:"-20" to:"19"`
+	Umask      string         `key:"umask" of:"exec stream"`
 }

@@ -32,7 +32,6 @@ const DSNFile = "hipq.dsn"
 
 // Starter is a first config.
 type Starter struct {
-	// Config is the file.
 	Config []byte
 	// DSN is what DSNFile must have; empty for none.
 	DSN string
@@ -83,8 +82,7 @@ func StarterFor(name, dir string) (Starter, error) {
 type framework struct {
 	title string
 	// program is a file that each of its applications has.
-	program string
-	// database finds the application's database.
+	program  string
 	database func(dir string) (appDatabase, error)
 	// queue is the first queue. sources are where to look for others, and named finds their names there.
 	queue, sources string

@@ -37,10 +37,7 @@ func (m *Monitor) Aggregate(ctx context.Context, t time.Time, o AggregateOptions
 	if done && o.Gauge {
 		err = m.recountLate(ctx, hour)
 	}
-	if err != nil {
-		return false, fmt.Errorf("aggregate the hour %s: %w", hour.Format(time.RFC3339), err)
-	}
-	return done, nil
+	return done && err == nil, texts.Wrap(err, "aggregate the hour %s", hour.Format(time.RFC3339))
 }
 
 // lateHours is how many earlier hours are checked for entries of transactions that committed late.
@@ -112,11 +109,8 @@ func (m *Monitor) write(ctx context.Context, tx *engine.Tx, counted metrics, o A
 	hour, known := engine.At(counted.hour), int64(0)
 	if o.Again {
 		// First, because the row lock makes concurrent recounts take turns.
-		res, err := tx.ExecContext(ctx, "UPDATE "+m.db.Hours()+" SET aggregated_time = ? WHERE hour = ?", engine.At(tx.Now), hour)
-		if err == nil {
-			known, err = res.RowsAffected()
-		}
-		if err != nil {
+		var err error
+		if known, err = tx.Affected(ctx, "UPDATE "+m.db.Hours()+" SET aggregated_time = ? WHERE hour = ?", engine.At(tx.Now), hour); err != nil {
 			return fmt.Errorf("record the hour: %w", err)
 		}
 		if known > 0 {

@@ -19,17 +19,17 @@ type Limits struct {
 // JobAlert has the limits for the jobs of one type.
 type JobAlert struct {
 	// ErrorRate limits the fraction of attempts that ended in an error. It doesn't apply to a few attempts.
-	ErrorRate Limits
+	ErrorRate Limits `key:"error_rate" limit:"part"`
 	// Failed limits how many jobs failed for good and were neither retried nor dismissed.
-	Failed Limits
+	Failed Limits `key:"failed" limit:"count"`
 	// OldestDue limits how long a job has been due, in seconds.
-	OldestDue Limits
+	OldestDue Limits `key:"oldest_due" limit:"time"`
 	// WaitP95 limits the 95th percentile of waits, in seconds.
-	WaitP95 Limits
+	WaitP95 Limits `key:"wait_p95" limit:"time"`
 	// RunP95 limits the 95th percentile of run times, in seconds.
-	RunP95 Limits
+	RunP95 Limits `key:"run_p95" limit:"time"`
 	// Backlog limits how many jobs are due or locked by a dead worker.
-	Backlog Limits
+	Backlog Limits `key:"backlog" limit:"count"`
 }
 
 // QueueAlert has the limits for a queue.
@@ -41,18 +41,18 @@ type QueueAlert struct {
 
 // Alert has the limits for an instance.
 type Alert struct {
+	// Over is the period, in whole hours, for error rates, percentiles and dead workers.
+	Over time.Duration `key:"over" from:"1h" to:"1w" whole:"1h"`
 	// JobAlert applies to the job types without limits of their own or of their queue.
 	JobAlert
 	// Queues has the limits of queues.
 	Queues map[string]QueueAlert
 	// DeadWorkers limits how many workers died.
-	DeadWorkers Limits
+	DeadWorkers Limits `key:"dead_workers" limit:"count"`
 	// NoTickFor limits the time since any worker's last sign of life, in seconds.
-	NoTickFor Limits
+	NoTickFor Limits `key:"no_tick_for" limit:"time"`
 	// MissedHours limits how many hours of the last week were not aggregated.
-	MissedHours Limits
-	// Over is the period, in whole hours, for error rates, percentiles and dead workers.
-	Over time.Duration
+	MissedHours Limits `key:"missed_hours" limit:"count"`
 }
 
 // DefaultAlert returns the limits that apply without a config.

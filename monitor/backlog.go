@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
@@ -158,10 +157,6 @@ func (m *Monitor) gauge(ctx context.Context, hour metrics, now time.Time) error 
 	if err != nil {
 		return err
 	}
-	shards, err := m.queueShards(ctx)
-	if err != nil {
-		return err
-	}
 	for _, q := range queues {
 		counts, err := m.backlog(ctx, q, now, 0)
 		if err != nil {
@@ -174,14 +169,11 @@ func (m *Monitor) gauge(ctx context.Context, hour metrics, now time.Time) error 
 		for _, c := range append(counts, used...) {
 			hour.row(key{q.queue, c.JobType}).measured(c, now)
 		}
-	}
-	for k, r := range hour.rows {
-		if !slices.ContainsFunc(queues, func(q jobs) bool { return q.queue == k.queue }) {
-			continue // not measured
-		}
-		r.measured(jobCount{}, now)
-		if of := shards[k.queue]; len(of) > 0 {
-			r.ThrottleLimit = new(max(of[0].Limit, 0))
+		for k, r := range hour.rows {
+			if k.queue == q.queue {
+				r.measured(jobCount{}, now)
+				r.ThrottleLimit = new(max(q.shards[0].Limit, 0))
+			}
 		}
 	}
 	return nil

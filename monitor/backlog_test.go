@@ -78,7 +78,7 @@ func TestBacklogUpToANumber(t *testing.T) {
 
 func jobsOf(db *schema.DB, queue string) jobs {
 	table, _ := db.CheckQueue(queue) // valid
-	return jobs{queue, table, db.SQL.Index(table, schema.ClaimIndex)}
+	return jobs{queue: queue, table: table, claim: db.SQL.Index(table, schema.ClaimIndex)}
 }
 
 // A count up to a limit reads no more than that, whatever else is due.

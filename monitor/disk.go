@@ -24,7 +24,6 @@ const (
 	scarcePart = 0.05
 )
 
-// least is the room that a disk needs.
 func (d Disk) least() float64 { return min(leastFree, leastPart*float64(d.All)) }
 
 // Full reports whether hardly any space is left.

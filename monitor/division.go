@@ -44,39 +44,10 @@ type ShardState struct {
 	ThrottlePart int64
 }
 
-// queueShard is a queue joined with one of its shards. An undivided queue has one, with place 0.
-type queueShard struct {
-	Queue    string
-	Paused   bool
-	Division int
-	Limit    int64 `db:"throttle_limit"`
-	Place    int   `db:"shard"`
-	Share    int64
-}
-
-// queueShards returns the shards of all queues, read in one query.
-func (m *Monitor) queueShards(ctx context.Context) (byQueue map[string][]queueShard, err error) {
-	var found []queueShard
-	err = m.db.SQL.SelectContext(ctx, &found, "SELECT q.queue, q.paused, q.division, CAST(q.throttle_limit AS SIGNED INTEGER) AS throttle_limit,"+
-		" COALESCE(s.shard, 0) AS shard, CAST(COALESCE(s.share, 0) AS SIGNED INTEGER) AS share FROM "+m.db.Queues()+
-		" q LEFT JOIN "+m.db.Shards()+" s ON s.queue = q.queue")
-	if err != nil {
-		return nil, fmt.Errorf("read the queues and their shards: %w", err)
-	}
-	byQueue = map[string][]queueShard{}
-	for _, s := range found {
-		byQueue[s.Queue] = append(byQueue[s.Queue], s)
-	}
-	return byQueue, nil
-}
-
 // division returns how a queue is divided, or nil if it has one shard and no misplaced jobs.
-func (m *Monitor) division(ctx context.Context, q jobs, rows []queueShard, due []jobCount, now time.Time) (*Division, error) {
-	if len(rows) == 0 {
-		return nil, nil
-	}
-	number := rows[0].Division
-	d := Division{Queue: q.queue, Paused: rows[0].Paused, Of: policy.ShardsIn(number), ThrottleLimit: max(0, rows[0].Limit)}
+func (m *Monitor) division(ctx context.Context, q jobs, due []jobCount, now time.Time) (*Division, error) {
+	number := q.shards[0].Division
+	d := Division{Queue: q.queue, Paused: q.shards[0].Paused, Of: policy.ShardsIn(number), ThrottleLimit: max(0, q.shards[0].Limit)}
 	if d.Of > 1 {
 		d.Shards = make([]ShardState, d.Of)
 		used, err := m.used(ctx, q, "shard")
@@ -92,7 +63,7 @@ func (m *Monitor) division(ctx context.Context, q jobs, rows []queueShard, due [
 	for i := range d.Shards {
 		d.Shards[i].Shard = i
 	}
-	for _, s := range rows {
+	for _, s := range q.shards {
 		if i, ok := policy.ShardAt(number, s.Place); ok && d.Of > 1 {
 			d.Shards[i].ThrottlePart = s.Share
 			d.ThrottleParts += s.Share

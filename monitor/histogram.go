@@ -40,7 +40,6 @@ func middleOf(bucket int) int64 {
 	return int64(bucket-e*perDoubling)<<e + (int64(1)<<e-1)/2
 }
 
-// put adds n to a bucket.
 func (h *histogram) put(bucket int, n int64) { h.upTo(bucket + 1)[bucket] += n }
 
 // upTo returns the first n buckets. It allocates in steps of exact, because the next buckets will soon be needed.

@@ -17,10 +17,7 @@ const settling = 5 * time.Minute
 // LastComplete returns the start (UTC) of the last complete hour by the database's clock.
 func (m *Monitor) LastComplete(ctx context.Context) (time.Time, error) {
 	now, err := m.db.SQL.Clock(ctx)
-	if err != nil {
-		return time.Time{}, err
-	}
-	return lastComplete(now), nil
+	return lastComplete(now), err
 }
 
 func lastComplete(now time.Time) time.Time { return hourOf(now.Add(-settling)).Add(-time.Hour) }

@@ -138,19 +138,15 @@ func (m *Monitor) types(ctx context.Context, s *State) error {
 	if s.HighIDs, err = m.db.HighIDs(ctx, append(tables, m.db.Activity())...); err != nil {
 		return err
 	}
-	shards, err := m.queueShards(ctx)
-	if err != nil {
-		return err
-	}
-	found := map[key]*TypeState{}
+	found, paused := map[key]*TypeState{}, map[string]bool{}
 	of := func(k key) *TypeState {
 		if found[k] == nil {
-			found[k] = &TypeState{Queue: k.queue, JobType: k.jobType, Paused: slices.ContainsFunc(shards[k.queue], func(s queueShard) bool { return s.Paused })}
+			found[k] = &TypeState{Queue: k.queue, JobType: k.jobType, Paused: paused[k.queue]}
 		}
 		return found[k]
 	}
 	for _, q := range queues {
-		s.Queues = append(s.Queues, q.queue)
+		s.Queues, paused[q.queue] = append(s.Queues, q.queue), q.shards[0].Paused
 		due, err := m.backlog(ctx, q, s.At, s.Most)
 		if err != nil {
 			return fmt.Errorf("measure the backlog of %s: %w", q.queue, err)
@@ -161,7 +157,7 @@ func (m *Monitor) types(ctx context.Context, s *State) error {
 				t.OldestDue = max(t.OldestDue, s.At.Sub(d.Oldest.Time))
 			}
 		}
-		d, err := m.division(ctx, q, shards[q.queue], due, s.At)
+		d, err := m.division(ctx, q, due, s.At)
 		if err != nil {
 			return err
 		}

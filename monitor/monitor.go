@@ -25,27 +25,44 @@ type Monitor struct{ db *schema.DB }
 // New returns the monitor of db's instance.
 func New(db *schema.DB) *Monitor { return &Monitor{db: db} }
 
-// jobs is the table of a queue.
+// jobs is a queue with its table.
 type jobs struct {
 	queue, table string
 	// claim makes a query use the claim index.
-	claim string
+	claim  string
+	shards []queueShard // at least one
 }
 
-// queues returns the registered queues. It warns about invalid names and leaves them out.
+// queueShard is a queue joined with one of its shards. An undivided queue has one, with place 0.
+type queueShard struct {
+	Queue    string
+	Paused   bool
+	Division int
+	Limit    int64 `db:"throttle_limit"`
+	Place    int   `db:"shard"`
+	Share    int64
+}
+
+// queues returns the registered queues, read in one query. It warns about invalid names and leaves them out.
 func (m *Monitor) queues(ctx context.Context) (all []jobs, err error) {
-	var found []string
-	query := "SELECT SUBSTR(queue, 1, 100) FROM " + m.db.Queues() + " WHERE queue <> 'NONE' ORDER BY queue"
+	var found []queueShard
+	query := "SELECT SUBSTR(q.queue, 1, 100) AS queue, q.paused <> 0 AS paused, q.division, CAST(q.throttle_limit AS SIGNED INTEGER) AS throttle_limit," +
+		" COALESCE(s.shard, 0) AS shard, CAST(COALESCE(s.share, 0) AS SIGNED INTEGER) AS share FROM " + m.db.Queues() +
+		" q LEFT JOIN " + m.db.Shards() + " s ON s.queue = q.queue WHERE q.queue <> 'NONE' ORDER BY q.queue"
 	if err := m.db.SQL.SelectContext(ctx, &found, query); err != nil {
 		return nil, fmt.Errorf("find the queues: %w", err)
 	}
-	for _, name := range found {
-		table, err := m.db.CheckQueue(name)
+	for _, s := range found {
+		if last := len(all) - 1; last >= 0 && all[last].queue == s.Queue {
+			all[last].shards = append(all[last].shards, s)
+			continue
+		}
+		table, err := m.db.CheckQueue(s.Queue)
 		if err != nil {
 			m.db.Warn(fmt.Errorf("a row of %s is ignored: %w; delete it", m.db.Queues(), err))
 			continue
 		}
-		all = append(all, jobs{name, table, m.db.SQL.Index(table, schema.ClaimIndex)})
+		all = append(all, jobs{s.Queue, table, m.db.SQL.Index(table, schema.ClaimIndex), []queueShard{s}})
 	}
 	return all, nil
 }

@@ -55,10 +55,7 @@ func (m *Monitor) delete(ctx context.Context, hour engine.Time) (n int64, err er
 		if err := tx.Write(ctx, "DELETE FROM "+m.db.Metrics()+" WHERE hour = ?", hour); err != nil {
 			return err
 		}
-		res, err := tx.ExecContext(ctx, "DELETE FROM "+m.db.Hours()+" WHERE hour = ?", hour)
-		if err == nil {
-			n, err = res.RowsAffected()
-		}
+		n, err = tx.Affected(ctx, "DELETE FROM "+m.db.Hours()+" WHERE hour = ?", hour)
 		return err
 	})
 	return n, err

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 	"unicode/utf8"
@@ -12,6 +11,7 @@ import (
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/store"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -63,29 +63,19 @@ func (q *Queue) Answer(ctx context.Context, a Answer) (Answered, error) {
 			return err
 		})
 	}
-	if err != nil {
-		return done, fmt.Errorf("answer for %s %q in %s: %w", a.Type, a.Key, q.Name, err)
-	}
-	return done, nil
+	return done, texts.Wrap(err, "answer for %s %q in %s", a.Type, a.Key, q.Name)
 }
-
-type answerError string
-
-func (e answerError) Error() string { return string(e) }
-
-// Is makes the error match job.ErrInvalid.
-func (e answerError) Is(target error) bool { return target == job.ErrInvalid }
 
 func (a Answer) check() error {
 	switch {
 	case !slices.Contains([]job.Verdict{job.Finished, job.Failed, job.TryAgain, job.Released}, a.Verdict):
-		return answerError(fmt.Sprintf("%q is not a verdict of an answer", a.Verdict))
+		return texts.Errorf(job.ErrInvalid, "%q is not a verdict of an answer", a.Verdict)
 	case a.RetryAfter < 0 || a.RetryAfter > 0 && !a.again() || a.Count && a.Verdict != job.Released:
-		return answerError("a delay goes with retry and release, and count with release")
+		return texts.Errorf(job.ErrInvalid, "a delay goes with retry and release, and count with release")
 	case len(a.Result) > job.MaxDataBytes || len(a.Error) > job.MaxDataBytes:
-		return answerError(fmt.Sprintf("its text may have at most %d bytes", job.MaxDataBytes))
+		return texts.Errorf(job.ErrInvalid, "its text may have at most %d bytes", job.MaxDataBytes)
 	case !utf8.ValidString(a.Result) || !utf8.ValidString(a.Error):
-		return answerError("its text is not valid UTF-8")
+		return texts.Errorf(job.ErrInvalid, "its text is not valid UTF-8")
 	}
 	return nil
 }
@@ -185,7 +175,7 @@ func (q *Queue) apply(ctx context.Context, tx *engine.Tx, j *job.Job, o job.Outc
 // discarded returns a job that the queue doesn't keep, with the outcome applied.
 func discarded(j *job.Job, o job.Outcome) *job.Job {
 	ended := *j
-	ended.Status, ended.Error, ended.Result = job.StatusFinished, store.OrNone(o.Error), store.OrNone(o.Result)
+	ended.Status, ended.Error, ended.Result = job.StatusFinished, cmp.Or(o.Error, job.None), cmp.Or(o.Result, job.None)
 	if o.Verdict != job.Finished {
 		ended.Status = job.StatusFailed
 	}

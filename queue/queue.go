@@ -18,47 +18,8 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// Options configure one queue of an instance.
-type Options struct {
-	// Name is the queue's name; required.
-	Name string
-	// Types are the configured job types; may be nil. Jobs of other types get the defaults below.
-	Types []job.Type
-	// Config names the config that Types come from, on this host. Register deletes the types that it has registered for that name
-	// and that are no longer in Types. Empty means that none are deleted.
-	Config string
-	// ThrottleLimit bounds the sum of the throttle factors of locked and running jobs; 0 means no limit. This, ThrottleGroups
-	// and Rate hold for all workers. hipq init or admin.Queue.Reshard applies new values; until then workers skip the queue.
-	ThrottleLimit int
-	// ThrottleGroups limit groups of jobs; nil means no groups.
-	ThrottleGroups *job.ThrottleGroups
-	// RefuseWeightless refuses new jobs whose throttle factor is 0, because no limit would hold them back.
-	RefuseWeightless bool
-	// Rate limits how many jobs start in any period, across all workers; the zero Rate is no limit.
-	Rate job.Rate
-	// Shards is the number of shards, at most 100. Workers on different shards don't block each other; jobs keep their order
-	// only within a shard. 0 means 1 for workers, and the database's number for applications. hipq init applies a new number;
-	// until then workers skip the queue.
-	Shards int
-	// Concurrency is how many of the queue's jobs may run at once on one host; 0 means the worker's limit.
-	Concurrency int
-	// Order decides which due job starts first; empty means job.ByPriority.
-	Order job.Order
-	// PriorityOrder says whether low or high priorities come first; empty means job.LowestFirst.
-	PriorityOrder job.PriorityOrder
-	// DefaultPriority applies to types missing from Types. nil means the database's value, or else 100.
-	DefaultPriority *int
-	// DefaultTimeout is in whole seconds. 0 means the database's value, or else a day.
-	DefaultTimeout time.Duration
-	// DefaultRetry: nil means the database's value, or else job.DefaultRetry.
-	DefaultRetry *job.RetryPolicy
-	// StrictTypes makes hipq enqueue and stored procedures refuse unconfigured types. The library and plain SQL ignore it.
-	StrictTypes bool
-	// Location is the time zone of the time windows; nil means UTC.
-	Location *time.Location
-	// KeepFinished and KeepFailed are how long purge keeps final jobs, in whole seconds; 0 means the default.
-	KeepFinished, KeepFailed time.Duration
-}
+// Options configure one queue of an instance. Only Name is required.
+type Options = store.Options
 
 // DiscardAtOnce is the retention that deletes a job in the transaction that makes it final.
 const DiscardAtOnce = store.DiscardAtOnce
@@ -68,9 +29,6 @@ const (
 	DefaultKeepFinished = store.DefaultKeepFinished
 	DefaultKeepFailed   = store.DefaultKeepFailed
 )
-
-// Table returns the queue in the form that schema.Migrate takes.
-func (o Options) Table() schema.Queue { return store.Options(o).Table() }
 
 // Errors of this package.
 var (
@@ -118,7 +76,7 @@ func Open(ctx context.Context, db *schema.DB, o Options) (*Queue, error) {
 // New is Open for a program that has already checked the tables, for example by DB.Check. It doesn't use the database, which
 // learns of the queue from a worker or Register. Errors are ErrOptions and schema.ErrName.
 func New(db *schema.DB, o Options) (*Queue, error) {
-	q, err := store.New(db, store.Options(o))
+	q, err := store.New(db, o)
 	return (*Queue)(q), err
 }
 

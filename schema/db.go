@@ -21,26 +21,26 @@ import (
 // Options say which database to open. They are a section of the config, so the fields have the config's names.
 type Options struct {
 	// Driver is sqlite or mysql (MySQL or MariaDB); required.
-	Driver string
+	Driver string `key:"driver" words:"sqlite mysql"`
 	// Path is the SQLite file; required by sqlite.
-	Path string
+	Path string `key:"path" file:"yes" default:"hipq.db"`
 	// Mode is the permission bits of a SQLite file that Open creates; 0 means 0600.
 	Mode fs.FileMode
 	// Parameters are added to hipq's own in SQLite's DSN, for example a VFS; nil means none. A pragma runs after hipq's.
 	Parameters url.Values
 	// DSN is MySQL's data source name in go-sql-driver's form: user:password@tcp(host:3306)/database; required by mysql. It is
 	// never logged.
-	DSN string
+	DSN string `key:"dsn" hide:"dsn"`
 	// DSNFile is the file that DSN is from; empty means none. Each new connection takes user and password from it, so that a rotated
 	// password needs no new start.
-	DSNFile string
+	DSNFile string `key:"dsn_file" file:"yes"`
 	// Nodes, if set, are servers with the same data, each HOST or HOST:PORT, or a socket. They replace the address in the DSN. A
 	// host starts with the node that NodeOf picks, and falls back to the others in turn.
-	Nodes []string
+	Nodes []string `key:"nodes"`
 	// Host is the host name for NodeOf; empty means this host's.
 	Host string
 	// TLS, if not nil, encrypts the connection to MySQL.
-	TLS *TLS
+	TLS *TLS `key:"tls"`
 	// Create lets Open create a SQLite file. Only init sets it: under cron, a wrong path must fail.
 	Create bool
 	// Patient allows slow answers, for commands that read or delete much.

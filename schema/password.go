@@ -160,11 +160,12 @@ func ownWords(err error) error {
 // names. The server's certificate is always verified.
 type TLS struct {
 	// CA is a PEM file of certificates, one of which signed the server's; empty means the system's.
-	CA string
+	CA string `key:"ca" file:"yes"`
 	// Cert and Key are PEM files of hipq's client certificate; empty means none.
-	Cert, Key string
+	Cert string `key:"cert" file:"yes"`
+	Key  string `key:"key" file:"yes"`
 	// ServerName is the name in the server's certificate; empty means the host of the DSN.
-	ServerName string
+	ServerName string `key:"server_name"`
 }
 
 // Unverified says what is wrong if nothing proves the identity of a MySQL server on another host; otherwise empty. It

@@ -90,7 +90,7 @@ func BenchmarkShardsGalera(b *testing.B) {
 				here := q
 				w := Workers{Concurrency: 100}
 				if spread {
-					other, err := queue.New(dbs[i], queue.Options(q.Options))
+					other, err := queue.New(dbs[i], q.Options)
 					if err != nil {
 						return err
 					}

@@ -437,6 +437,12 @@ no_rest() {
   edit queue/worker/dispatcher.go 's/\t\td\.rest\(s, a\)\n//'
 }
 
+mutant poll_alone # a round is followed by another only after a poll
+poll_alone() {
+  proof=(sqlite:6)
+  edit queue/worker/shard.go 's/(r\.shard\.notBefore = done\.WaitsForLimit), time\.Time\{\}/$1, time.Now().Add(pollEvery)/'
+}
+
 # tests gives the commands that run a mutant's tests, a line each.
 tests() {
   local round

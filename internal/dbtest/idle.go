@@ -222,7 +222,10 @@ func (w *Idle) See(m Moment) (bad []string) {
 	begun := slices.DeleteFunc(slices.Clone(m.Hands), func(h Hand) bool { return m.At.Before(h.Began.Add(Poll)) })
 	w.busy = max(m.Waiting, w.busy-w.busy/20)
 	most := w.Most + 3*w.gap + time.Duration(w.busy*float64(100*time.Millisecond))
-	if m.Workers > 1 || slices.ContainsFunc(m.Jobs, func(j Job) bool { return j.Status == "awaiting" }) {
+	answers := func(q Queue) bool { // an answer may make room
+		return slices.ContainsFunc(m.Jobs, func(j Job) bool { return j.Queue == q.Name && j.Status == "awaiting" && len(q.scopes(j)) > 0 })
+	}
+	if m.Workers > 1 || slices.ContainsFunc(w.Queues, answers) {
 		w.others = m.At
 	}
 	if m.At.Before(w.others.Add(2 * Poll)) {

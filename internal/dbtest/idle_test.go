@@ -53,6 +53,7 @@ func TestIdle(t *testing.T) {
 		{"behind one that has no slot in its lane", limited, []Job{is("running", due(9, "b", "", 0)), b, late, due(7, "a", "", 1)}, one, time.Second, nil, "job 7"},
 		{"the limit is full", limited, []Job{is("running", heavy), a}, one, time.Second, nil, ""},
 		{"an answer is awaited", limited, []Job{is("awaiting", heavy), a}, one, 3 * time.Second, nil, ""},
+		{"an answer is awaited that makes no room", Queue{Name: "mail", Types: limited.Types}, []Job{is("awaiting", heavy), a}, one, time.Second, nil, "job 1"},
 		{"a weightless job needs no room", limited, []Job{is("running", heavy), a, weightless}, one, time.Second, nil, "job 3"},
 		{"a heavy one waits, and nothing overtakes it", limited, []Job{is("running", a), heavy, due(7, "a", "", 1)}, one, time.Second, nil, ""},
 		{"a heavier one than the limit runs alone", limited, []Job{due(8, "a", "", 3)}, one, time.Second, nil, "job 8"},

@@ -25,6 +25,8 @@ type Watch struct {
 	db     *sql.DB
 	mysql  bool
 	prefix string
+	// Ahead is how far the workers' clocks are ahead. With SQLite they are the database's.
+	Ahead time.Duration
 	// slots is worker.concurrency.
 	slots int
 
@@ -120,7 +122,7 @@ func (w *Watch) Hire(pid int, args []string) {
 		}
 		i++
 	}
-	h.Until = time.Now().Add(runs)
+	h.Until = time.Now().Add(runs + w.Ahead)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.hands[pid] = h
@@ -171,7 +173,8 @@ func (w *Watch) look() (m Moment, err error) {
 	m.Paused, m.Waiting = map[string]bool{}, waiting()
 	now, ago := "UTC_TIMESTAMP(6)", "UTC_TIMESTAMP(6) - INTERVAL 5 SECOND"
 	if !w.mysql {
-		now, ago = "strftime('%Y-%m-%d %H:%M:%f', 'now')", "strftime('%Y-%m-%d %H:%M:%f', 'now', '-5 seconds')"
+		format := "strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now', '%+.3f seconds')"
+		now, ago = fmt.Sprintf(format, w.Ahead.Seconds()), fmt.Sprintf(format, w.Ahead.Seconds()-5)
 	}
 	read := func(query string, scan func(*sql.Rows) error) {
 		if err == nil {
@@ -190,6 +193,11 @@ func (w *Watch) look() (m Moment, err error) {
 		}
 		read(columns+" WHERE status IN ('locked', 'running', 'answered', 'awaiting', 'deciding')", scan)
 		read(columns+" WHERE status IN ('available', 'throttled') AND losses = 0 ORDER BY run_rank, scheduled_run_time, id LIMIT "+fmt.Sprint(enough), scan)
+		due := len(m.Jobs)
+		read(columns+" WHERE status = 'scheduled' AND wake_time <= "+now+" AND losses = 0 ORDER BY wake_time LIMIT "+fmt.Sprint(enough), scan)
+		for i := range m.Jobs[due:] {
+			m.Jobs[due+i].Status = "available" // a poll sees to that
+		}
 	}
 	read("SELECT queue FROM "+w.prefix+"queues WHERE paused = 1", func(rows *sql.Rows) error {
 		var q string

@@ -1,4 +1,5 @@
-// Package dbtest gives each test its own database: a file for SQLite, a database on a test server for MySQL.
+// Package dbtest gives each test its own database (a file for SQLite, a database on a test server for MySQL), and observes
+// processes.
 package dbtest
 
 import (

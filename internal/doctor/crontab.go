@@ -32,10 +32,7 @@ func crontab(command, often string, enough func(fields []string) bool) func(cont
 			if at == nil {
 				continue
 			}
-			f, other := line.judge(p, started{
-				before: line.command[:at[2]], program: line.command[at[2]:at[3]], after: line.command[at[4]:],
-				schedule: schedules[command], often: often, enough: enough(line.fields),
-			})
+			f, other := line.judge(p, at, command, often, enough(line.fields))
 			if other != "" {
 				others = append(others, other)
 			} else if best == nil || severity(f.Result) < severity(best.Result) {

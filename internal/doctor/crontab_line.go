@@ -33,13 +33,6 @@ type cronLine struct {
 	env     map[string]string // the crontab's variables above the line
 }
 
-// started is a line's command, split around hipq, and how often it should come.
-type started struct {
-	before, program, after string
-	schedule, often        string
-	enough                 bool
-}
-
 var (
 	// silenced matches redirections that discard error messages.
 	silenced = texts.Pattern(`2>>?\s*/dev/null|&>>?\s*/dev/null|>\s*/dev/null\s+2>&1`)
@@ -49,42 +42,44 @@ var (
 	named     = texts.Pattern(`\s--config[\s=]+('[^']*'|"[^"]*"|\S+)`)
 )
 
-// judge says what is wrong with a line. other is the config of another instance, if the line is for that.
-func (l cronLine) judge(p *patient, s started) (f Finding, other string) {
+// judge says what is wrong with a line that starts a command of the hipq at these places, and should come so often. other is the
+// config of another instance, if the line is for that.
+func (l cronLine) judge(p *patient, at []int, command, often string, enough bool) (f Finding, other string) {
 	f = found(OK, l.text)
-	env := l.inline(s.before)
+	before, program, after := l.command[:at[2]], l.command[at[2]:at[3]], l.command[at[4]:]
+	env := l.inline(before)
 	dir := env["HOME"]
-	if at := folder().FindStringSubmatch(s.before); at != nil {
-		dir = at[1]
+	if to := folder().FindStringSubmatch(before); to != nil {
+		dir = to[1]
 	}
 	if !filepath.IsAbs(dir) {
 		dir = filepath.Join(env["HOME"], dir)
 	}
-	seen := !elsewhere().MatchString(s.before)
-	file, places := l.config(s, env, dir)
-	if at := named().FindStringSubmatch(s.after); file == "" && at != nil && places != nil { // another user's may be unreadable
+	seen := !elsewhere().MatchString(before)
+	file, places := configOf(after, env, dir)
+	if named().MatchString(after) && file == "" && places != nil { // another user's may be unreadable
 		file = places[0]
 	}
-	if file != "" && (seen || filepath.IsAbs(places[0]) && named().MatchString(s.after)) && !isSame(p.Config.File, file) {
+	if file != "" && (seen || filepath.IsAbs(places[0]) && named().MatchString(after)) && !isSame(p.Config.File, file) {
 		return f, file
 	}
 	if seen {
-		if !canRun(s.program, env["PATH"], dir) {
+		if !canRun(program, env["PATH"], dir) {
 			own := ownProgram()
-			f.add(Wrong, fmt.Sprintf("cron doesn't find %s (its PATH is %s)", s.program, env["PATH"]),
+			f.add(Wrong, fmt.Sprintf("cron doesn't find %s (its PATH is %s)", program, env["PATH"]),
 				fmt.Sprintf("above the line set PATH=%s:/usr/bin:/bin, or write %s", filepath.Dir(own), own))
 		}
 		if file == "" && places != nil {
 			f.add(Wrong, "it finds no config: "+strings.Join(places, ", "), "above the line set HIPQ_CONFIG="+p.Config.File)
 		}
 	}
-	if !s.enough {
-		f.add(Warning, "it runs at "+strings.TrimSuffix(strings.Join(l.fields, " "), " - - - -")+", not "+s.often, "start its line with "+s.schedule)
+	if !enough {
+		f.add(Warning, "it runs at "+strings.TrimSuffix(strings.Join(l.fields, " "), " - - - -")+", not "+often, "start its line with "+schedules[command])
 	}
 	if mailTo, ok := l.env["MAILTO"]; ok && mailTo == "" {
 		f.add(Warning, "MAILTO is empty, so cron mails no failure", "set MAILTO=ADDRESS above the line")
 	}
-	if silenced().MatchString(s.after) {
+	if silenced().MatchString(after) {
 		f.add(Warning, "its error messages are discarded", "remove the redirection: success is silent")
 	}
 	return f, ""
@@ -99,10 +94,10 @@ func isSame(file, other string) bool {
 	return filepath.Clean(file) == filepath.Clean(other)
 }
 
-// config is the existing config file of a line's hipq, and where hipq searches; places is nil if that can't be seen from here.
-func (l cronLine) config(s started, env map[string]string, dir string) (file string, places []string) {
+// configOf is the existing config file of a line's hipq, and where hipq searches; places is nil if that can't be seen from here.
+func configOf(after string, env map[string]string, dir string) (file string, places []string) {
 	places = config.Places(env)
-	if at := named().FindStringSubmatch(s.after); at != nil {
+	if at := named().FindStringSubmatch(after); at != nil {
 		places = []string{strings.Trim(at[1], `'"`)}
 	} else if env["HIPQ_CONFIG"] != "" {
 		places = []string{env["HIPQ_CONFIG"]}

@@ -134,7 +134,7 @@ func TestCrontabLineToPaste(t *testing.T) {
 	must(t, os.WriteFile(file, nil, 0o600))
 	p.Config.File = file
 	for _, l := range cronLines(strings.TrimPrefix(p.cronLine("work"), "crontab -e: "), "", "") {
-		got, _ := l.config(started{after: l.command}, map[string]string{}, "/")
+		got, _ := configOf(l.command, map[string]string{}, "/")
 		dbtest.Ensure(t, got == file, "the config of %s is %s", l.command, got)
 	}
 }

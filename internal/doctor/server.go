@@ -27,28 +27,24 @@ func lookAtDatabase(ctx context.Context, p *patient) Finding {
 		}
 		return found(Wrong, err.Error()).but(remedy)
 	}
+	name, version, place := "SQLite ", "", p.Config.Database.Path
 	if db.SQL.Engine == engine.SQLite.Engine {
-		var version string
-		if err := db.SQL.GetContext(ctx, &version, "SELECT sqlite_version()"); err != nil {
-			_ = db.Close()
-			return trouble(err)
-		}
-		p.db = db
-		return found(OK, "SQLite "+version+", "+p.Config.Database.Path)
+		err = db.SQL.GetContext(ctx, &version, "SELECT sqlite_version()")
+	} else {
+		p.variables, err = serverVariables(ctx, db)
+		name, version, place = "MySQL ", p.variables["version"], schema.WithoutPassword(p.Config.Database.DSN)
 	}
-	if p.variables, err = serverVariables(ctx, db); err != nil {
+	if err != nil {
 		_ = db.Close() // the next checks would take missing variables for wrong
 		return trouble(err)
 	}
-	p.db = db
-	name := "MySQL "
-	if strings.Contains(p.variables["version"], "MariaDB") {
+	if p.db = db; strings.Contains(version, "MariaDB") {
 		name = ""
 	}
 	if p.isGalera() {
 		name = "a node of a Galera cluster, " + name
 	}
-	return found(OK, name+p.variables["version"]+", "+schema.WithoutPassword(p.Config.Database.DSN))
+	return found(OK, name+version+", "+place)
 }
 
 // serverVariables are the server variables that the checks need, from hipq's connection, and the global

@@ -70,35 +70,29 @@ func (p *patient) ties(ctx context.Context, tables []string) (ties []string, err
 	return ties, texts.Wrap(err, "ask for foreign keys and triggers")
 }
 
-// lookAtProcedures compares the stored procedures with this hipq's. A user sees only those that it may call.
-func lookAtProcedures(ctx context.Context, p *patient) Finding {
-	seen, old, unseen, err := p.db.CheckProcedures(ctx, p.Config.QueueTables())
-	if len(unseen) > 0 && len(old) == 0 && p.has(ctx, "CREATE ROUTINE") {
-		return found(Wrong, fmt.Sprintf("%d are missing, as after a dump without --routines: %s", len(unseen), strings.Join(unseen, ", "))).but("run hipq init")
+// made compares what hipq init makes with this hipq's. A user sees only what it may call, and all with a right in the whole database.
+// gone says how all of it may have gone.
+func made(
+	check func(*schema.DB, context.Context, []schema.Queue) (seen int, old, unseen []string, err error), right, gone string,
+) func(context.Context, *patient) Finding {
+	return func(ctx context.Context, p *patient) Finding {
+		seen, old, unseen, err := check(p.db, ctx, p.Config.QueueTables())
+		switch names := strings.Join(unseen, ", "); {
+		case err != nil:
+			return trouble(err)
+		case len(old) > 0:
+			return found(Wrong, "of another version of hipq, or of a user that no longer exists or has lost its rights: "+strings.Join(old, ", ")).
+				but("run hipq init")
+		case len(unseen) > 0 && (p.isSQLite() || p.has(ctx, right)):
+			return found(Wrong, fmt.Sprintf("%d are missing%s: %s", len(unseen), gone, names)).but("run hipq init")
+		case seen == 0:
+			return found(Unknown, "this user has no right to call any, or hipq init left them out; hipq's commands don't need them").
+				but("if programs use hipq by SQL, run hipq doctor as the user of hipq init")
+		case len(unseen) > 0:
+			return found(OK, fmt.Sprintf("this user sees %d, but not %s", seen, names))
+		}
+		return found(OK, fmt.Sprintf("all %d are of this version", seen))
 	}
-	return compared(seen, old, unseen, err)
-}
-
-func lookAtViews(ctx context.Context, p *patient) Finding {
-	seen, old, unseen, err := p.db.CheckViews(ctx, p.Config.QueueTables())
-	if len(unseen) > 0 && len(old) == 0 && (p.isSQLite() || p.has(ctx, "SHOW VIEW")) {
-		return found(Wrong, fmt.Sprintf("%d are missing: %s", len(unseen), strings.Join(unseen, ", "))).but("run hipq init")
-	}
-	return compared(seen, old, unseen, err)
-}
-
-func compared(seen int, old, unseen []string, err error) Finding {
-	switch {
-	case err != nil:
-		return trouble(err)
-	case len(old) > 0:
-		return found(Wrong, "of another version of hipq, or of a user that no longer exists or has lost its rights: "+strings.Join(old, ", ")).but("run hipq init")
-	case seen == 0:
-		return found(Unknown, "this user has no right to call any, or hipq init left them out; hipq's commands don't need them").but("if programs use hipq by SQL, run hipq doctor as the user of hipq init")
-	case len(unseen) > 0:
-		return found(OK, fmt.Sprintf("this user sees %d, but not %s", seen, strings.Join(unseen, ", ")))
-	}
-	return found(OK, fmt.Sprintf("all %d are of this version", seen))
 }
 
 // has reports whether this user has a right in the whole database, and so sees all such objects. It misses rights from roles.

@@ -81,7 +81,6 @@ func (b borrowing) Connect(ctx context.Context) (driver.Conn, error) {
 type borrowedConn struct {
 	*preparedConn
 	session Session
-	// restore is the statement that restores the connection's settings.
 	restore string
 	// open says that a rollback failed, so a transaction may be open.
 	open bool
@@ -103,10 +102,8 @@ func (c *borrowedConn) setUp(ctx context.Context) error {
 	if err = errors.Join(err, rows.Close()); err != nil {
 		return fmt.Errorf("read the session's settings: %w", err)
 	}
-	if _, err := c.preparedConn.ExecContext(ctx, c.session.Set, nil); err != nil {
-		return fmt.Errorf("set up the session: %w", err)
-	}
-	return nil
+	_, err = c.preparedConn.ExecContext(ctx, c.session.Set, nil)
+	return texts.Wrap(err, "set up the session")
 }
 
 const restoreWithin = 5 * time.Second

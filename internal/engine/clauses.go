@@ -62,6 +62,13 @@ func (w *Where) And(term string, args ...any) {
 	w.terms, w.Args = append(w.terms, term), append(w.Args, args...)
 }
 
+// Is adds a term for a value, unless that is zero: it then selects all.
+func Is[T comparable](w *Where, term string, value T) {
+	if value != *new(T) {
+		w.And(term, value)
+	}
+}
+
 // Clone is a copy that gets further terms of its own.
 func (w *Where) Clone() Where { return Where{slices.Clone(w.terms), slices.Clone(w.Args)} }
 

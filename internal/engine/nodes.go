@@ -61,7 +61,7 @@ func (n *nodes) Connect(ctx context.Context) (driver.Conn, error) {
 		conn, err := node.Connect(ctx, place > n.begin)
 		switch {
 		case err == nil && n.place.Load() == place:
-			return nodeConn{conn.(fullConn), n, place}, nil
+			return nodeConn{conn.(fullConn), conn.(driver.NamedValueChecker), n, place}, nil
 		case err == nil: // another goroutine found that the node doesn't serve
 			_ = conn.Close()
 			continue
@@ -98,6 +98,7 @@ func (n *nodes) watch(ctx context.Context, moved func()) {
 // nodeConn is a connection that stays valid while its node is the current one.
 type nodeConn struct {
 	fullConn
+	driver.NamedValueChecker
 	of    *nodes
 	place int64
 }
@@ -119,11 +120,4 @@ func (c nodeConn) QueryContext(ctx context.Context, query string, args []driver.
 		err = driver.ErrBadConn
 	}
 	return rows, err
-}
-
-func (c nodeConn) CheckNamedValue(v *driver.NamedValue) error {
-	if checker, ok := c.fullConn.(driver.NamedValueChecker); ok {
-		return checker.CheckNamedValue(v)
-	}
-	return driver.ErrSkip
 }

@@ -48,7 +48,7 @@ func (tx *Tx) DeleteEach(ctx context.Context, statement string, ids []any, kept 
 	for _, id := range ids {
 		n := int64(0)
 		if err = tx.Kept[0]; len(tx.Kept) == 1 {
-			n, err = tx.delete(ctx, statement, id)
+			n, err = tx.Affected(ctx, statement, id)
 		}
 		if IsKept(err) {
 			kept(id, err)
@@ -60,8 +60,9 @@ func (tx *Tx) DeleteEach(ctx context.Context, statement string, ids []any, kept 
 	return deleted, nil
 }
 
-func (tx *Tx) delete(ctx context.Context, statement string, ids ...any) (int64, error) {
-	res, err := tx.ExecContext(ctx, statement, ids...)
+// Affected executes a statement and returns how many rows it has changed.
+func (tx *Tx) Affected(ctx context.Context, statement string, args ...any) (int64, error) {
+	res, err := tx.ExecContext(ctx, statement, args...)
 	if err != nil {
 		return 0, err
 	}
@@ -75,7 +76,7 @@ func (db *DB) DeleteRows(ctx context.Context, table string, ids []any, condition
 	err = db.Tx(ctx, func(tx *Tx) (err error) {
 		deleted = 0
 		if clear(why); len(tx.Kept) == 0 || kept == nil {
-			deleted, err = tx.delete(ctx, db.DeleteByID(table, len(ids), condition), ids...)
+			deleted, err = tx.Affected(ctx, db.DeleteByID(table, len(ids), condition), ids...)
 			return err
 		}
 		if apart = len(tx.Kept) > 1 && len(ids) > 1; !apart {

@@ -12,7 +12,6 @@ import (
 	"syscall"
 )
 
-// owners are the user and the group that own a file.
 func owners(info fs.FileInfo) (user, group uint32) {
 	if owner, ok := info.Sys().(*syscall.Stat_t); ok {
 		return owner.Uid, owner.Gid

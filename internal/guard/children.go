@@ -18,7 +18,7 @@ type children struct {
 	adopts bool // from before the first program on, or never
 
 	mu sync.Mutex
-	// own are the children that are waited for: programs, the guard process, and those from before Adopt.
+	// own are the children that are waited for: programs, the guard process, and those from before Alone.
 	own map[int]struct{}
 	// starting are the numbers of own children that may have forked but aren't known yet.
 	starting map[uint64]struct{}

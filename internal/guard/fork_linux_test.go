@@ -12,7 +12,6 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/guard"
 	"github.com/hipq/hipq/internal/process"
-	"github.com/hipq/hipq/internal/process/processtest"
 )
 
 // TestForkIsFound: a worker is killed between a fork and its program's start, as on a busy machine. The cleanup after
@@ -29,7 +28,7 @@ func TestForkIsFound(t *testing.T) {
 			letBegin := holdProgram(t, program)
 			worker := startRole(t, "forker", id, program, by)
 			var fork int
-			processtest.Eventually(t, "the fork is there", func() bool {
+			dbtest.Eventually(t, "the fork is there", func() bool {
 				if _, err := os.Stat(program + ".ready"); err == nil {
 					fork = forkOf(worker.Process.Pid)
 				}
@@ -50,9 +49,9 @@ func TestForkIsFound(t *testing.T) {
 			if by == "strays" {
 				left := <-cleared
 				dbtest.Ensure(t, len(left) == 0, "left: %q", left)
-				dbtest.Ensure(t, !processtest.Alive(fork), "it lives when all is cleared up")
+				dbtest.Ensure(t, !dbtest.Alive(fork), "it lives when all is cleared up")
 			}
-			processtest.EventuallyGone(t, "the fork", fork)
+			dbtest.EventuallyGone(t, "the fork", fork)
 		})
 	}
 }

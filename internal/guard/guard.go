@@ -56,11 +56,12 @@ func New(argv []string, workerID string, grace time.Duration) *Guard {
 	return g
 }
 
-// Adopt makes this process the parent of processes that its programs leave behind, if the system can (Linux). Children that
-// appear after the first program's start count as adopted.
-func (g *Guard) Adopt() {
+// Alone says that this process is only a worker. It becomes the parent of processes that its programs leave behind, if the
+// system can (Linux): children that appear after the first program's start count as adopted. And it may be killed: see late.
+func (g *Guard) Alone() {
 	if g != nil {
 		g.children.adopt()
+		g.late.kills = true
 	}
 }
 
@@ -119,7 +120,7 @@ func (g *Guard) Remove(pgid int) {
 }
 
 // Fork starts a program that leads a group, and puts it under guard; Reap ends that. The last check of the lock must be
-// part of start: see KillIfLate.
+// part of start: see late.
 func (g *Guard) Fork(start func() (pid int, err error)) (pid int, err error) {
 	if g == nil {
 		return start()

@@ -15,7 +15,6 @@ import (
 
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/guard"
-	"github.com/hipq/hipq/internal/process/processtest"
 )
 
 // family is a script with a child in its group and one outside it; all ignore TERM. It writes their pids into a folder.
@@ -60,11 +59,11 @@ func familyPIDs(t *testing.T, dir string) map[string]int {
 	t.Helper()
 	pids := map[string]int{}
 	for _, who := range []string{"leader", "child", "escaped"} {
-		pids[who] = processtest.Number(t, filepath.Join(dir, who))
+		pids[who] = dbtest.Number(t, filepath.Join(dir, who))
 	}
 	t.Cleanup(func() {
 		for _, pid := range pids {
-			if processtest.Alive(pid) {
+			if dbtest.Alive(pid) {
 				_ = syscall.Kill(pid, syscall.SIGKILL)
 			}
 		}
@@ -89,7 +88,7 @@ func TestGuardWorkerKilled(t *testing.T) {
 			pids := familyPIDs(t, dir)
 			signalTo(t, worker, syscall.SIGKILL)
 			for who, pid := range pids {
-				processtest.EventuallyGone(t, who, pid)
+				dbtest.EventuallyGone(t, who, pid)
 			}
 			wantNone(t, id)
 		})
@@ -99,7 +98,7 @@ func TestGuardWorkerKilled(t *testing.T) {
 // wantNone waits until a worker, its guard and its programs are gone.
 func wantNone(t *testing.T, id string) {
 	t.Helper()
-	processtest.Eventually(t, "all is gone", func() bool { return len(processesOf(t, id)) == 0 })
+	dbtest.Eventually(t, "all is gone", func() bool { return len(processesOf(t, id)) == 0 })
 }
 
 // longLock is a lock, in milliseconds, that is long enough for the guard's whole margin.
@@ -114,10 +113,10 @@ func deadBeforeTheLock(t *testing.T, stop func(t *testing.T, worker *exec.Cmd), 
 		dir, id := t.TempDir(), newWorkerID()
 		worker := startRole(t, "worker", id, longLock, dir+"/end", family(dir))
 		pids := familyPIDs(t, dir)
-		end := time.Unix(0, int64(processtest.Number(t, dir+"/end")))
+		end := time.Unix(0, int64(dbtest.Number(t, dir+"/end")))
 		stop(t, worker)
 		for who, pid := range pids {
-			processtest.EventuallyGone(t, who, pid)
+			dbtest.EventuallyGone(t, who, pid)
 		}
 		late = time.Since(end)
 		then(t, id, worker)
@@ -157,7 +156,7 @@ func TestGuardWorkerKilledAnytime(t *testing.T) {
 			t.Parallel()
 			id, end := newWorkerID(), t.TempDir()+"/end"
 			worker := startRole(t, "worker", id, "60000", end, "sleep 60")
-			processtest.Number(t, end)
+			dbtest.Number(t, end)
 			time.Sleep(time.Duration(i) * 500 * time.Microsecond) // waits for nothing: any moment will do
 			signalTo(t, worker, syscall.SIGKILL)
 			wantNone(t, id)
@@ -174,7 +173,7 @@ func TestGuardProcess(t *testing.T) {
 		t.Errorf("session %d, want its own, %d: %v", sid, pid, err)
 	}
 	dbtest.OK(t, g.Close())
-	dbtest.Ensure(t, !processtest.Alive(pid), "it runs on after Close")
+	dbtest.Ensure(t, !dbtest.Alive(pid), "it runs on after Close")
 	err := g.Start()
 	dbtest.Ensure(t, err != nil, "it starts again after Close")
 	dbtest.OK(t, g.Close())
@@ -183,8 +182,7 @@ func TestGuardProcess(t *testing.T) {
 
 func TestGuardNil(t *testing.T) {
 	var g *guard.Guard
-	g.Adopt()
-	g.KillIfLate()
+	g.Alone()
 	g.Extend(time.Second)
 	dbtest.Ensure(t, g.Start() == nil && g.Close() == nil, "no guard has no errors")
 }
@@ -228,8 +226,8 @@ func TestGuardClose(t *testing.T) {
 	g.Add(removed)
 	g.Remove(removed)
 	dbtest.OK(t, g.Close())
-	processtest.EventuallyGone(t, "what is registered", kept)
-	dbtest.Ensure(t, processtest.Alive(removed), "it killed what was removed")
+	dbtest.EventuallyGone(t, "what is registered", kept)
+	dbtest.Ensure(t, dbtest.Alive(removed), "it killed what was removed")
 }
 
 // TestGuardCloseFindsWhatLeft: I9: when a worker has ended in order, nothing remains of a finished program that left
@@ -243,10 +241,10 @@ func TestGuardCloseFindsWhatLeft(t *testing.T) {
 	script := fmt.Sprintf(`'%[1]s' escape '%[2]s' >/dev/null 2>&1 & while [ ! -s '%[2]s' ]; do sleep 0.01; done`, os.Args[0], escaped)
 	status, err := run(g, id, script)
 	dbtest.Require(t, err == nil && status == 0, "%v, %v", status, err)
-	pid := processtest.Number(t, escaped)
-	dbtest.Require(t, processtest.Alive(pid), "it did not outlive its group: nothing is tested")
+	pid := dbtest.Number(t, escaped)
+	dbtest.Require(t, dbtest.Alive(pid), "it did not outlive its group: nothing is tested")
 	dbtest.OK(t, g.Close())
-	processtest.EventuallyGone(t, "what left the group", pid)
+	dbtest.EventuallyGone(t, "what left the group", pid)
 }
 
 // TestGuardExtend: while the lock is extended, nothing is killed.
@@ -260,21 +258,21 @@ func TestGuardExtend(t *testing.T) {
 	for begin := time.Now(); last.Sub(begin) < lock*5/4; time.Sleep(100 * time.Millisecond) {
 		last = time.Now()
 		g.Extend(lock)
-		dbtest.Require(t, processtest.Alive(pid), "killed after %s", time.Since(begin))
+		dbtest.Require(t, dbtest.Alive(pid), "killed after %s", time.Since(begin))
 	}
-	processtest.EventuallyGone(t, "it, when nobody extends any more,", pid)
+	dbtest.EventuallyGone(t, "it, when nobody extends any more,", pid)
 	if late := time.Since(last) - lock; late > 0 {
 		t.Errorf("it lived %s longer than the lock", late)
 	}
 	// a late program is killed at once; after a new lock the guard works as before
 	late := sleeper(t)
 	g.Add(late)
-	processtest.EventuallyGone(t, "a program started after the lock's end", late)
+	dbtest.EventuallyGone(t, "a program started after the lock's end", late)
 	g.Extend(time.Hour)
 	after := sleeper(t)
 	g.Add(after)
 	dbtest.OK(t, g.Close())
-	processtest.EventuallyGone(t, "a program started with the new lock", after)
+	dbtest.EventuallyGone(t, "a program started with the new lock", after)
 }
 
 // TestGuardReplaced: a guard that dies or hangs is replaced, and the new one knows everything.
@@ -294,18 +292,18 @@ func TestGuardReplaced(t *testing.T) {
 			if name == "dead" {
 				dbtest.OK(t, syscall.Kill(first, syscall.SIGKILL))
 			}
-			processtest.Eventually(t, "another guard", func() bool {
+			dbtest.Eventually(t, "another guard", func() bool {
 				for range 100 {
 					g.Extend(time.Hour)
 				}
 				return g.PID() != first
 			})
-			if g.PID() == 0 || processtest.Alive(first) {
-				t.Errorf("guard %d, the first one lives: %t", g.PID(), processtest.Alive(first))
+			if g.PID() == 0 || dbtest.Alive(first) {
+				t.Errorf("guard %d, the first one lives: %t", g.PID(), dbtest.Alive(first))
 			}
-			dbtest.Ensure(t, processtest.Alive(pid), "the exchange killed what is under guard")
+			dbtest.Ensure(t, dbtest.Alive(pid), "the exchange killed what is under guard")
 			dbtest.OK(t, g.Close())
-			processtest.EventuallyGone(t, "what was under guard", pid)
+			dbtest.EventuallyGone(t, "what was under guard", pid)
 		})
 	}
 }

@@ -13,8 +13,7 @@ import (
 type Guard struct{}
 
 func New([]string, string, time.Duration) *Guard                         { return nil }
-func (*Guard) Adopt()                                                    {}
-func (*Guard) KillIfLate()                                               {}
+func (*Guard) Alone()                                                    {}
 func (*Guard) Extend(time.Duration)                                      {}
 func (*Guard) RunWorker(context.Context, *exec.Cmd, time.Duration) error { return process.CanRun() }
 func (*Guard) Close() error                                              { return nil }

@@ -12,7 +12,6 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/guard"
 	"github.com/hipq/hipq/internal/process"
-	"github.com/hipq/hipq/internal/process/processtest"
 )
 
 // hopper is a script that hops from process to process, each in its own session, and ignores TERM. It holds a lock on
@@ -35,7 +34,7 @@ func TestHopper(t *testing.T) {
 				dbtest.OK(t, os.Chmod(open, 0o777)) //nolint:gosec // the other user writes there
 			}
 			worker := startRole(t, "other", id, hopper(dir)+"sleep 60", by)
-			processtest.Eventually(t, "it hops", func() bool {
+			dbtest.Eventually(t, "it hops", func() bool {
 				hops, _ := os.ReadFile(dir + "/hops")
 				return len(hops) > 10
 			})
@@ -60,7 +59,7 @@ func TestHopper(t *testing.T) {
 				left := guard.KillOrphans(id)
 				dbtest.Ensure(t, len(left) == 0, "left: %q", left)
 			}
-			processtest.Eventually(t, "the hopper's end", gone)
+			dbtest.Eventually(t, "the hopper's end", gone)
 			wantNone(t, id)
 		})
 	}
@@ -73,7 +72,7 @@ func TestKillOrphansThatHop(t *testing.T) {
 		c := exec.Command("sh", "-c", strings.Replace(hopper(dir), "0.005", "0.0002", 1))
 		c.Env, c.SysProcAttr = append(os.Environ(), guard.WorkerVariable+"="+id), &syscall.SysProcAttr{Setsid: true}
 		dbtest.OK(t, c.Run())
-		processtest.Eventually(t, "it hops", func() bool {
+		dbtest.Eventually(t, "it hops", func() bool {
 			hops, _ := os.ReadFile(dir + "/hops")
 			return len(hops) > 10
 		})

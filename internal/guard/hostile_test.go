@@ -13,7 +13,6 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/guard"
 	"github.com/hipq/hipq/internal/process"
-	"github.com/hipq/hipq/internal/process/processtest"
 )
 
 // stopGuard stops a guard, and waits until it has stopped.
@@ -32,7 +31,7 @@ func TestGuardStopped(t *testing.T) {
 	stopGuard(t, g)
 	g.Extend(time.Hour)
 	var status syscall.WaitStatus
-	processtest.Eventually(t, "the guard goes on", func() bool {
+	dbtest.Eventually(t, "the guard goes on", func() bool {
 		pid, err := syscall.Wait4(g.PID(), &status, syscall.WCONTINUED|syscall.WNOHANG, nil)
 		return err == nil && pid == g.PID() && status.Continued()
 	})
@@ -49,8 +48,8 @@ func TestGuardStoppedAtTheEnd(t *testing.T) {
 	dbtest.OK(t, g.Close())
 	took := time.Since(begin)
 	dbtest.Ensure(t, took <= 10*time.Second, "it took %s", took)
-	processtest.EventuallyGone(t, "what was under guard", pid)
-	processtest.EventuallyGone(t, "the guard", process)
+	dbtest.EventuallyGone(t, "what was under guard", pid)
+	dbtest.EventuallyGone(t, "the guard", process)
 }
 
 // TestServeHearsFirst: a guard that was stopped for longer than the lock first hears of its renewal.
@@ -63,7 +62,7 @@ func TestServeHearsFirst(t *testing.T) {
 			cmd, in, say := guardProcess(t)
 			if heard {
 				say("until 4000\nadd %d\n", kept)
-				processtest.Eventually(t, "it has read that", func() bool { return process.Unread(int(in.Fd())) == 0 })
+				dbtest.Eventually(t, "it has read that", func() bool { return process.Unread(int(in.Fd())) == 0 })
 			}
 			signalTo(t, cmd, syscall.SIGSTOP)
 			if !heard {
@@ -72,10 +71,10 @@ func TestServeHearsFirst(t *testing.T) {
 			time.Sleep(4100 * time.Millisecond)                        // longer than the lock
 			say("%suntil 60000\n", strings.Repeat("remove 2\n", 1000)) // more than one read
 			signalTo(t, cmd, syscall.SIGCONT)
-			processtest.Eventually(t, "it has read that too", func() bool { return process.Unread(int(in.Fd())) == 0 })
+			dbtest.Eventually(t, "it has read that too", func() bool { return process.Unread(int(in.Fd())) == 0 })
 			say("remove %d\nadd %d\nuntil 1\n", kept, other)
-			processtest.EventuallyGone(t, "what it kills after all that", other)
-			dbtest.Ensure(t, processtest.Alive(kept), "it killed the programs of a worker that is well")
+			dbtest.EventuallyGone(t, "what it kills after all that", other)
+			dbtest.Ensure(t, dbtest.Alive(kept), "it killed the programs of a worker that is well")
 		})
 	}
 }
@@ -109,8 +108,8 @@ func TestServeFoundlings(t *testing.T) {
 	say("adopted %d %d\nadopted %d %d\n", adopted, born(adopted), another, born(another)-1)
 	_ = in.Close()
 	dbtest.OK(t, cmd.Wait())
-	processtest.EventuallyGone(t, "what was adopted", adopted)
-	dbtest.Ensure(t, processtest.Alive(another), "it killed another")
+	dbtest.EventuallyGone(t, "what was adopted", adopted)
+	dbtest.Ensure(t, dbtest.Alive(another), "it killed another")
 }
 
 // born is a process's birth time.

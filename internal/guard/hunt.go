@@ -107,16 +107,10 @@ func (h *hunt) any() bool {
 	return len(h.groups)+len(h.strays)+len(h.forks) > 0
 }
 
-// mayGrow reports whether there are forks that may become the worker's programs.
-func (h *hunt) mayGrow() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return len(h.forks) > 0
-}
-
 // signal sends sig to all groups and strays; 0 only looks, but sends TERM to new strays. It reports whether it has seen
-// anything that it may signal, even if that was gone by then. It forgets dead groups, whose ids may be reused.
-func (h *hunt) signal(sig syscall.Signal) (found bool) {
+// anything that it may signal, even if that was gone by then, and whether there are forks that may become the worker's
+// programs. It forgets dead groups, whose ids may be reused.
+func (h *hunt) signal(sig syscall.Signal) (found, mayGrow bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	// not if its own forks, which have its environment, would be shot
@@ -136,7 +130,7 @@ func (h *hunt) signal(sig syscall.Signal) (found bool) {
 		found = found || !s.denied
 		h.strays[pid] = s
 	}
-	return found || h.reaped
+	return found || h.reaped, len(h.forks) > 0
 }
 
 // isOver reports whether nothing can be left after so many looks in turn that saw nothing, or waits for the next look. Once
@@ -173,7 +167,8 @@ func (h *hunt) pardon() {
 func (h *hunt) end(limit time.Time) {
 	sig, quiet := syscall.SIGTERM, 0
 	for now().Before(limit) {
-		if quiet++; h.signal(sig) || h.mayGrow() {
+		quiet++
+		if found, mayGrow := h.signal(sig); found || mayGrow {
 			quiet = 0
 		}
 		if isOver(quiet) {
@@ -187,11 +182,11 @@ func (h *hunt) end(limit time.Time) {
 func (h *hunt) kill() {
 	until, forksUntil := time.Now().Add(max(killsFor, h.patience)), time.Now().Add(forksFor)
 	for quiet := 0; time.Now().Before(until); {
-		found := h.signal(syscall.SIGKILL)
+		found, mayGrow := h.signal(syscall.SIGKILL)
 		if quiet++; found {
 			quiet = 0
 		}
-		if h.mayGrow() && time.Now().Before(forksUntil) {
+		if mayGrow && time.Now().Before(forksUntil) {
 			until, quiet = time.Now().Add(max(killsFor, h.patience)), 0
 		}
 		h.forgetGroups() // nothing leaves a killed group; zombies stay in it until reaped

@@ -8,21 +8,11 @@ import (
 
 // late keeps a worker from starting a program too late. The worker checks its lock just before the fork, but may be
 // stopped in between, and continue when its jobs belong to others. So a deadline is set while programs start: it kills
-// this process when the guard process would kill its programs.
+// this process (on Linux) when the guard process would kill its programs.
 type late struct {
-	kills    bool // else no deadline is ever set
+	kills    bool // set before the first program; else no deadline is ever set
 	deadline process.Deadline
 	starting int // number of programs that are starting
-}
-
-// KillIfLate makes the system (Linux) kill this process if its lock is about to end in the middle of a program's start.
-func (g *Guard) KillIfLate() {
-	if g == nil {
-		return
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.late.kills = true
 }
 
 // startBegins records that a program is about to start. The last check of the lock must come after it: a process that

@@ -13,7 +13,6 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/guard"
 	"github.com/hipq/hipq/internal/handling"
-	"github.com/hipq/hipq/internal/process/processtest"
 )
 
 // lateLock is how long the lock of a lateStarter lasts.
@@ -26,7 +25,7 @@ func lateStarter(args []string) error {
 	id, what, who, dir := args[0], args[1], args[2], args[3]
 	g := guard.New(guardArgv(), id, 100*time.Millisecond)
 	if who == "worker" {
-		g.KillIfLate()
+		g.Alone()
 	}
 	end := time.Now().Add(lateLock)
 	write := func(name string) error { return os.WriteFile(dir+"/"+name, fmt.Appendln(nil, end.UnixNano()), 0o600) }
@@ -79,15 +78,15 @@ func TestStoppedBeforeTheFork(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			worker := startRole(t, "late", newWorkerID(), "stopped", who, dir)
-			end := time.Unix(0, int64(processtest.Number(t, dir+"/end")))
-			processtest.Number(t, dir+"/about")
+			end := time.Unix(0, int64(dbtest.Number(t, dir+"/end")))
+			dbtest.Number(t, dir+"/about")
 			stopped := func() bool {
 				stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", worker.Process.Pid))
 				return strings.Contains(string(stat), ") T ")
 			}
-			processtest.Eventually(t, "it is stopped", func() bool { return stopped() || !processtest.Alive(worker.Process.Pid) })
+			dbtest.Eventually(t, "it is stopped", func() bool { return stopped() || !dbtest.Alive(worker.Process.Pid) })
 			time.Sleep(time.Until(end))
-			dbtest.Same(t, !processtest.Alive(worker.Process.Pid), who == "worker", "when the lock ends it is dead")
+			dbtest.Same(t, !dbtest.Alive(worker.Process.Pid), who == "worker", "when the lock ends it is dead")
 			_ = worker.Process.Signal(unix.SIGCONT)
 			err := worker.Wait()
 			dbtest.Ensure(t, (err == nil) == (who == "application") && (err == nil || err.Error() == "signal: killed"), "%v", err)
@@ -108,7 +107,7 @@ func TestNotKilledForBeingLate(t *testing.T) {
 			dir := t.TempDir()
 			worker := startRole(t, "late", newWorkerID(), what, "worker", dir)
 			if what == "stopped" {
-				processtest.Number(t, dir+"/about")
+				dbtest.Number(t, dir+"/about")
 				time.Sleep(lateLock / 3)
 				signalTo(t, worker, unix.SIGCONT)
 			}

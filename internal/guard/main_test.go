@@ -14,10 +14,10 @@ import (
 	"github.com/google/uuid"
 	"go.uber.org/goleak"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/guard"
 	"github.com/hipq/hipq/internal/handling"
 	"github.com/hipq/hipq/internal/process"
-	"github.com/hipq/hipq/internal/process/processtest"
 )
 
 // TestMain lets the test binary play the other processes that the tests need.
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 			"worker":    func(args []string) error { return fakeWorker(args, false) },
 			"adopter":   func(args []string) error { return fakeWorker(args, true) },
 			"window":    forkedInSecret,
-			"escape":    processtest.Escape,
+			"escape":    dbtest.Escape,
 			"busy":      busyAdopter,
 			"heir":      heir,
 			"forker":    forker,
@@ -56,7 +56,7 @@ func fakeWorker(args []string, adopts bool) error {
 	}
 	g := guard.New(guardArgv(), args[0], 300*time.Millisecond)
 	if adopts {
-		g.Adopt()
+		g.Alone()
 		go func() {
 			for !g.HasTold() {
 				time.Sleep(10 * time.Millisecond)
@@ -122,7 +122,7 @@ func forker(args []string) error {
 // otherUser runs a script as another user, within a limit: ID SCRIPT. It ends at TERM.
 func otherUser(args []string) error {
 	g := guard.New(guardArgv(), args[0], 300*time.Millisecond)
-	g.Adopt()
+	g.Alone()
 	g.Extend(time.Hour)
 	if err := g.Start(); err != nil {
 		return err

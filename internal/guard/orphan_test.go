@@ -16,7 +16,6 @@ import (
 
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/guard"
-	"github.com/hipq/hipq/internal/process/processtest"
 )
 
 func onlyLinux(t *testing.T) {
@@ -29,7 +28,7 @@ func onlyLinux(t *testing.T) {
 // hidden waits for the hiding process.
 func hidden(t *testing.T, file string) (pid int) {
 	t.Helper()
-	pid = processtest.Number(t, file)
+	pid = dbtest.Number(t, file)
 	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
 	return pid
 }
@@ -49,10 +48,10 @@ func TestGuardAdoptedByKilled(t *testing.T) {
 			worker := startRole(t, "adopter", id, "60000", dir+"/end", hide+script)
 			pid := hidden(t, dir+"/hidden")
 			if name == "adopted process" {
-				processtest.Number(t, dir+"/end.told")
+				dbtest.Number(t, dir+"/end.told")
 			}
 			signalTo(t, worker, syscall.SIGKILL)
-			processtest.EventuallyGone(t, "what hid", pid)
+			dbtest.EventuallyGone(t, "what hid", pid)
 			wantNone(t, id)
 		})
 	}
@@ -65,10 +64,10 @@ func TestGuardAdoptedByStopped(t *testing.T) {
 	dir, id := t.TempDir(), newWorkerID()
 	worker := startRole(t, "adopter", id, "6000", dir+"/end", hide(dir+"/hidden"))
 	pid := hidden(t, dir+"/hidden")
-	processtest.Number(t, dir+"/end.told")
+	dbtest.Number(t, dir+"/end.told")
 	signalTo(t, worker, syscall.SIGSTOP)
-	end := time.Unix(0, int64(processtest.Number(t, dir+"/end")))
-	processtest.EventuallyGone(t, "what hid", pid)
+	end := time.Unix(0, int64(dbtest.Number(t, dir+"/end")))
+	dbtest.EventuallyGone(t, "what hid", pid)
 	late := time.Since(end)
 	dbtest.Ensure(t, late <= 0, "it lived %s longer than the lock", late)
 }
@@ -81,7 +80,7 @@ func TestAdoptReaps(t *testing.T) {
 	dbtest.Require(t, err == nil, "%v: %s", err, out)
 	lines := strings.Fields(string(out))
 	own := dbtest.Must(strconv.Atoi(lines[0]))(t)
-	dbtest.Ensure(t, processtest.Alive(own), "it killed a child that it had before")
+	dbtest.Ensure(t, dbtest.Alive(own), "it killed a child that it had before")
 	_ = syscall.Kill(own, syscall.SIGKILL)
 	if want := []string{"children", "2"}; strings.Join(lines[1:], " ") != strings.Join(want, " ") {
 		t.Errorf("%q", lines[1:])
@@ -91,7 +90,7 @@ func TestAdoptReaps(t *testing.T) {
 // busyAdopter runs many programs that leave short-lived processes to adopt, for TestAdoptReaps: ID.
 func busyAdopter(args []string) error {
 	g := guard.New(guardArgv(), args[0], time.Second)
-	g.Adopt()
+	g.Alone()
 	ended := make(chan struct{})
 	var all, counter sync.WaitGroup
 	counter.Go(func() {
@@ -150,8 +149,8 @@ func TestKillStraysSparesItself(t *testing.T) {
 	heir.Env = append(os.Environ(), "HIPQ_WORKER_ID="+id)
 	out, err := heir.CombinedOutput()
 	dbtest.Ensure(t, err == nil && len(out) == 0, "%v: %s", err, out)
-	processtest.EventuallyGone(t, "the stray", pid)
-	dbtest.Ensure(t, processtest.Alive(hidden(t, dir+"/own")), "it killed what it has started itself")
+	dbtest.EventuallyGone(t, "the stray", pid)
+	dbtest.Ensure(t, dbtest.Alive(hidden(t, dir+"/own")), "it killed what it has started itself")
 }
 
 // heir starts its own script, and cleans up after the worker: ID SCRIPT FILE.

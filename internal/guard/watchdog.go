@@ -154,7 +154,7 @@ func (s *watchdog) look(now time.Time) {
 	case s.killAt.IsZero() || s.stage == killed:
 	case !now.Before(s.killFrom()):
 		s.stage = terminated
-		if !s.signal(syscall.SIGKILL) || !process.SeesOthers {
+		if found, _ := s.signal(syscall.SIGKILL); !found || !process.SeesOthers {
 			s.stage = killed
 		}
 	case s.stage == watching && !now.Before(s.termAt):

@@ -36,7 +36,6 @@ type Program struct {
 
 // Command is what to start.
 type Command struct {
-	// Path is the program's file.
 	Path string
 	Argv []string // starts with the program's name
 	// Dir is the working directory; "" means the worker's.
@@ -94,7 +93,7 @@ func fork(ctx context.Context, g *guard.Guard, c Command, files ...int) (pid int
 		attr.Files = append(attr.Files, uintptr(fd))
 	}
 	if err := Err(ctx); err != nil {
-		return 0, err // not inside Fork, where KillIfLate kills a worker whose time is up
+		return 0, err // not inside Fork, which kills a worker whose time is up
 	}
 	return g.Fork(func() (int, error) {
 		start := func() (int, error) {
@@ -214,24 +213,20 @@ type input struct {
 
 // feed makes a stdin with message. A short message is in the pipe before the program starts.
 func feed(message []byte) (stdin int, in *input, err error) {
-	r, w, err := process.Pipe()
+	if len(message) > sureRoom {
+		stdin, file, err := pipe(false) // close ends a write without a reader
+		return stdin, &input{file: file, rest: message}, err
+	}
+	stdin, w, err := process.Pipe()
 	if err != nil {
 		return -1, nil, err
 	}
-	if len(message) <= sureRoom {
-		_, err = syscall.Write(w, message)
-		_ = syscall.Close(w)
-	} else {
-		// non-blocking, so that close ends a write without a reader
-		err = syscall.SetNonblock(w, true)
-		in = &input{file: os.NewFile(uintptr(w), "input"), rest: message}
-	}
+	_, err = syscall.Write(w, message)
+	_ = syscall.Close(w)
 	if err != nil {
-		in.close()
-		_ = syscall.Close(r)
-		return -1, nil, err
+		_ = syscall.Close(stdin)
 	}
-	return r, in, nil
+	return stdin, nil, err
 }
 
 // begin writes in the background. A program need not read its input.

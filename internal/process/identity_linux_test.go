@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/hipq/hipq/internal/process"
-	"github.com/hipq/hipq/internal/process/processtest"
 
 	"github.com/hipq/hipq/internal/dbtest"
 )
@@ -18,10 +17,10 @@ func TestIsGone(t *testing.T) {
 	dbtest.Require(t, len(strings.Fields(own)) == 5 && !process.IsGone(own), "%q is gone", own)
 	child := exec.Command("sleep", "600")
 	dbtest.OK(t, child.Start())
-	its := processtest.Identity(t, child.Process.Pid)
+	its := dbtest.Identity(t, child.Process.Pid)
 	dbtest.Ensure(t, !process.IsGone(its), "it is gone, and lives")
 	dbtest.OK(t, child.Process.Kill())
-	processtest.Eventually(t, "it is a zombie, and gone", func() bool { return process.IsGone(its) })
+	dbtest.Eventually(t, "it is a zombie, and gone", func() bool { return process.IsGone(its) })
 	_ = child.Wait()
 	dbtest.Ensure(t, process.IsGone(its), "it is no more, and isn't gone")
 	fields := strings.Fields(its)

@@ -1,4 +1,4 @@
-package process
+package process_test
 
 import (
 	"errors"
@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/process"
 )
 
 // TestSignalOther: a process gets its own signals, and none for an earlier process with its id.
@@ -21,14 +22,14 @@ func TestSignalOther(t *testing.T) {
 	cmd := exec.Command("sleep", "60")
 	dbtest.OK(t, cmd.Start())
 	pid := cmd.Process.Pid
-	o, ok := OtherOf(pid)
+	o, ok := process.OtherOf(pid)
 	dbtest.Require(t, ok && o.Parent == os.Getpid() && !o.Ended, "%+v, %t", o, ok)
 	before := o
 	before.Born--
 	if err := before.Signal(pid, syscall.SIGKILL); !errors.Is(err, syscall.ESRCH) {
 		t.Errorf("another of the id: %v", err)
 	}
-	if err := o.Signal(pid, 0); err != nil || !Runs(pid) {
+	if err := o.Signal(pid, 0); err != nil || !process.Runs(pid) {
 		t.Errorf("it is gone: %v", err)
 	}
 	if err := o.Signal(pid, syscall.SIGTERM); err != nil {
@@ -37,7 +38,7 @@ func TestSignalOther(t *testing.T) {
 	if err := cmd.Wait(); err == nil || err.Error() != "signal: terminated" {
 		t.Error(err)
 	}
-	dbtest.Ensure(t, !Runs(pid) && o.Signal(pid, 0) != nil, "it is there after it was reaped")
+	dbtest.Ensure(t, !process.Runs(pid) && o.Signal(pid, 0) != nil, "it is there after it was reaped")
 }
 
 // headless makes the test binary a process whose first thread has ended, and names its pid file.
@@ -73,24 +74,24 @@ func TestHeadlessIsNoZombie(t *testing.T) {
 			break
 		}
 	}
-	if text, err := os.ReadFile(file); err != nil || !Runs(cmd.Process.Pid) {
+	if text, err := os.ReadFile(file); err != nil || !process.Runs(cmd.Process.Pid) {
 		t.Errorf("it has ended, they say: %s, %v", text, err)
 	}
 	_ = cmd.Process.Kill()
-	AwaitEnd(cmd.Process.Pid)
-	dbtest.Ensure(t, !Runs(cmd.Process.Pid), "it has not ended, they say")
+	process.AwaitEnd(cmd.Process.Pid)
+	dbtest.Ensure(t, !process.Runs(cmd.Process.Pid), "it has not ended, they say")
 	_ = cmd.Wait()
 }
 
 // TestKeepListed: if the kernel can't close a range of files, they are listed one by one.
 func TestKeepListed(t *testing.T) {
 	var kept []int
-	for _, from := range []int{3, usualFiles + 40} {
+	for _, from := range []int{3, process.UsualFiles + 40} {
 		fd := dbtest.Must(unix.FcntlInt(0, unix.F_DUPFD, from))(t)
 		defer unix.Close(fd)
 		kept = append(kept, fd)
 	}
-	keepListed()
+	process.KeepListed()
 	for _, fd := range kept {
 		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
 		dbtest.Ensure(t, err == nil && flags&unix.FD_CLOEXEC != 0, "file %d passes on: %d, %v", fd, flags, err)

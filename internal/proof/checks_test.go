@@ -305,7 +305,7 @@ func (j *seen) reason(e event, took time.Duration) string {
 	if lost, is := strings.CutPrefix(e.error, "worker lost: "); is && j.r.workers[strings.Fields(lost)[0]] != "error" {
 		return "its worker is " + j.r.workers[strings.Fields(lost)[0]]
 	}
-	if after := cmp.Or(timeouts[j.jobType], 30*time.Second); strings.HasPrefix(e.error, "timeout after") && took < after && len(j.r.jumps) == 0 {
+	if after := cmp.Or(timeouts[j.jobType], when(j.r.turn.kind.byDefault, 24*time.Hour, 30*time.Second)); strings.HasPrefix(e.error, "timeout after") && took < after && len(j.r.jumps) == 0 {
 		return fmt.Sprintf("it took only %s", took)
 	}
 	if j.r.blamed(e.error) || slices.ContainsFunc(outside, func(text string) bool { return strings.HasPrefix(e.error, text) }) {
@@ -411,17 +411,24 @@ func (r *round) tooMany(jobs map[id]*seen) (bad []string) {
 			}
 		}
 	}
-	if r.settings.limit > 0 {
-		slices.SortFunc(changes, func(a, b change) int { return cmp.Or(cmp.Compare(a.nanos, b.nanos), a.weight-b.weight) })
+	slices.SortFunc(changes, func(a, b change) int { return cmp.Or(cmp.Compare(a.nanos, b.nanos), a.weight-b.weight) })
+	for _, group := range []string{"", "plain", "stream", "brief", "asked", "sent", "fragile"} {
+		limit := cmp.Or(r.settings.groups[group], r.settings.groups["*"])
+		if group == "" { // all types
+			limit = r.settings.limit
+		}
 		weight, alive := 0, map[*seen]int64{}
 		for _, c := range changes {
+			if limit == 0 || group != "" && group != c.job.jobType {
+				continue
+			}
 			if weight += c.weight; c.weight < 0 {
 				delete(alive, c.job)
 				continue
 			}
 			alive[c.job] = c.nanos
-			if weight > r.settings.limit && len(alive) > 1 && !r.jumped(slices.Min(slices.Collect(maps.Values(alive))), c.nanos) {
-				text := fmt.Sprintf("at %d ms handlers of weight %d ran at once under a limit of %d:", c.nanos/1e6, weight, r.settings.limit)
+			if weight > limit && len(alive) > 1 && !r.jumped(slices.Min(slices.Collect(maps.Values(alive))), c.nanos) {
+				text := fmt.Sprintf("at %d ms handlers of weight %d ran at once under a limit of %d:", c.nanos/1e6, weight, limit)
 				for j := range alive {
 					text += "\n" + j.String()
 				}

@@ -72,6 +72,7 @@ func clocks(r *round) {
 		}
 		host.Set(base + 3*time.Hour) // nothing waits for a time that isn't there yet
 		c.set(base + 3*time.Hour)
+		r.ahead = c.by
 	})
 	r.found = append(r.found, d.judgeStarts()...)
 }

@@ -62,10 +62,14 @@ func (p *play) purge(t *rapid.T) {
 	p.T = t
 	q, days := p.queue(), pick(t, "days old", 10, 20, 100)
 	p.Logf("the final jobs of %s are now %d days old", q.name, days)
-	p.change("UPDATE shop_"+q.name+" SET update_time = ? WHERE state = 'final'", time.Now().UTC().AddDate(0, 0, -days).Format(stamp6))
+	at := time.Now().UTC().AddDate(0, 0, -days)
+	p.change("UPDATE shop_"+q.name+" SET update_time = ?, scheduled_run_time = ? WHERE state = 'final'", at.Format(stamp6), at.Format(stamp6))
 	want := map[string]int{"activity": p.old}
 	p.old = 0
 	for _, j := range q.jobs {
+		if j.final() {
+			j.at = at.Format(time.DateTime)
+		}
 		if !j.gone && (j.status == "finished" && days > 14 || (j.status == "failed" || j.status == "closed") && days > 90) {
 			j.gone = true
 			want[map[bool]string{true: "finished", false: "failed"}[j.status == "finished"]]++

@@ -72,7 +72,7 @@ func (p *play) operateBySQL(j *mJob, command string, flag bool, in string, prior
 		if priority != 0 {
 			options["priority"] = priority
 		}
-		args = append(args, string(dbtest.Must(json.Marshal(options))(p.T)))
+		args = append(args, asJSON(p.T, options))
 	}
 	out, ok := p.try("job_"+command, args...)
 	p.sync(nil, j.q)
@@ -85,10 +85,11 @@ func (p *play) operateBySQL(j *mJob, command string, flag bool, in string, prior
 // submit enqueues by the stored procedure.
 func (p *play) submit(t *rapid.T) {
 	p.T = t
-	q := pick(t, "queue", p.queues[:4]...)
-	j, own := p.spec(q, "ignore")
+	q, on, many := pick(t, "queue", p.queues[:4]...), pick(t, "on duplicate", "ignore", "ignore", "replace", "error"), rapid.Bool().Draw(t, "many")
+	j, own := p.spec(q, on)
 	for _, j := range p.copies(j, own, pick(t, "copies", 1, 2, 20)) {
 		options := p.fields(j)
+		options["on_duplicate"] = on
 		for _, name := range []string{"queue", "job_type", "job_key", "job_data"} {
 			delete(options, name)
 		}
@@ -96,16 +97,32 @@ func (p *play) submit(t *rapid.T) {
 			delete(options, "scheduled_run_time")
 			options["at"] = at
 		}
-		got, word := q.add(j, "ignore")
-		out := p.call("job_submit", q.name, j.t.name, j.key, j.data, string(dbtest.Must(json.Marshal(options))(t)))
+		got, word := q.add(j, on)
+		procedure, args := "job_submit", []any{q.name, j.t.name, j.key, j.data, asJSON(t, options)}
+		if many {
+			job := map[string]any{"job_type": j.t.name, "job_key": j.key, "job_data": j.data, "options": options}
+			procedure, args = "job_submit_many", []any{q.name, asJSON(t, []any{job})}
+		}
+		out, ok := p.try(procedure, args...)
 		if word == "added" {
 			p.expect(j)
 		}
 		p.sync(nil, q)
-		want := fmt.Sprint([]string{fmt.Sprint(got.id), fmt.Sprint(btoi(word != "added"))})
-		dbtest.Require(t, len(out) == 1 && fmt.Sprint(out[0]) == want, "job_submit returned %v, want %s", out, want)
+		if refused := word == "refused" || on == "replace" && word == "duplicate"; refused || !ok {
+			dbtest.Require(t, refused && !ok, "%s: %v, but the model says %s", procedure, out, word)
+			continue
+		}
+		is := p.call("job_get", q.name, nil, j.t.name, j.key)
+		dbtest.Require(t, len(is) == 1 && is[0][0] == fmt.Sprint(got.id), "job_get returned %v, want job %d", is, got.id)
+		want := []any{got.id, btoi(word != "added")}
+		if many {
+			want = append([]any{1}, want...)
+		}
+		p.row(out, want...)
 	}
 }
+
+func asJSON(t *rapid.T, value any) string { return string(dbtest.Must(json.Marshal(value))(t)) }
 
 // sqlWorker is a worker in SQL: it grabs jobs, starts some of them, settles those, and gives the others back.
 func (p *play) sqlWorker(t *rapid.T) {
@@ -123,7 +140,7 @@ func (p *play) sqlWorker(t *rapid.T) {
 	p.secrets++
 	secret := fmt.Sprintf("%032d%x", p.secrets, p.start.UnixNano())
 	p.call("worker_register", secret, "test", 1, 60)
-	jobs := p.call("job_grab", secret, q.name, string(dbtest.Must(json.Marshal(names))(t)), n)
+	jobs := p.call("job_grab", secret, q.name, asJSON(t, names), n)
 	got := []*mJob{}
 	for _, r := range jobs {
 		got = append(got, p.byID[q.name+" "+r[0]])
@@ -133,10 +150,8 @@ func (p *play) sqlWorker(t *rapid.T) {
 	}
 	for i, j := range got[:rapid.IntRange(0, len(got)).Draw(t, "starts")] {
 		id, token := jobs[i][0], jobs[i][6]
-		if letters[letter(j.do, j.attempt+1)][0] == "release" { // no procedure says that
-			break
-		}
 		p.call("job_start", secret, q.name, id, token)
+		p.call("job_progress", secret, q.name, id, token, 50, "half")
 		do := letter(j.do, j.attempt+1)
 		l := letters[do]
 		var out [][]string
@@ -146,14 +161,17 @@ func (p *play) sqlWorker(t *rapid.T) {
 		case l[0] == "finished" || l[0] == "sent":
 			out = p.call("job_complete", secret, q.name, id, token, nil)
 		default:
-			options := map[string]any{}
-			if l[0] == "failed" {
+			options, why := map[string]any{}, any("sql "+l[1])
+			switch l[0] {
+			case "failed":
 				options["final"] = true
+			case "release":
+				options["release"], options["count"], why = true, l[2] == "now", nil
 			}
 			if l[2] != "" {
 				options["retry_after"] = map[string]string{"now": "0s", "later": "3d"}[l[2]]
 			}
-			out = p.call("job_fail", secret, q.name, id, token, "sql "+l[1], string(dbtest.Must(json.Marshal(options))(t)))
+			out = p.call("job_fail", secret, q.name, id, token, why, asJSON(t, options))
 		}
 		p.sync(k, q)
 		dbtest.Require(t, len(out) == 1 && out[0][0] == j.state(), "job %s: the procedure returned %v, want %s", id, out, j.state())

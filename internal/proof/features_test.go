@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -341,7 +342,20 @@ func (p *play) work(t *rapid.T) {
 		args = append(args, "--max-jobs", fmt.Sprint(k.most))
 	}
 	begun := time.Now().UTC()
-	p.hipq(0, "", args...)
+	if k.two = k.most == 0 && slots == 50 && rapid.Bool().Draw(t, "two workers"); k.two {
+		k.beside = 3 * time.Second
+		t.Logf("at once with the next command: hipq %q", args)
+		wait := p.launch("", args...)
+		ended := sync.OnceFunc(func() {
+			_, stderr, code := wait()
+			dbtest.Require(t, code == 0, "the other worker: exit code %d\n%s", code, stderr)
+		})
+		defer ended()
+		p.hipq(0, "", args...)
+		ended()
+	} else {
+		p.hipq(0, "", args...)
+	}
 	p.sync(k, queues...)
 	for _, q := range queues {
 		if err := k.rest(q); err != nil {
@@ -399,6 +413,15 @@ func (p *play) answer(t *rapid.T) {
 	refused := word == "unknown" || word == "refused"
 	if p.bySQL() {
 		options := when(with == "finished", "{}", `{"error": "answer"}`)
+		again := word == "answered" && with == "retry"
+		if with == "retry" && rapid.Bool().Draw(t, "release") {
+			if with, options = "release", `{"retry_after": "3d"}`; again {
+				got.error = "NONE"
+				got.release(false, true)
+			}
+		} else if again && !got.t.asked { // the procedure applies the policy
+			got.decide()
+		}
 		out, ok := p.try("job_answer", q.name, nil, j.t.name, key, with, nil, options)
 		p.sync(nil, q)
 		if dbtest.Require(t, ok == !refused, "job_answer: %v, but the model says %s", out, word); ok {

@@ -262,29 +262,30 @@ func (p *play) cell(query string, args ...any) (value string) {
 
 // exec runs a command.
 func (p *play) exec(stdin string, args ...string) (stdout, stderr string, code int) {
+	return p.launch(stdin, args...)()
+}
+
+// launch starts a command.
+func (p *play) launch(stdin string, args ...string) (wait func() (stdout, stderr string, code int)) {
 	var out, complaints bytes.Buffer
 	c := exec.Command(p.bin.hipq, append(args, "--config", p.config)...)
 	c.Env = append(os.Environ(), "HOME=", "XDG_CACHE_HOME=", "HIPQ_MAIL=off")
 	c.Stdin, c.Stdout, c.Stderr = strings.NewReader(stdin), &out, &complaints
 	begun := time.Now()
-	err := c.Start()
-	if err == nil && args[0] == "work" {
+	dbtest.OK(p.T, c.Start())
+	rest := func() ([]string, int) { return nil, 0 }
+	if args[0] == "work" {
 		watch := dbtest.NewWatch(p.T, p.db, p.config)
 		watch.Hire(c.Process.Pid, args)
-		rest := watch.Begin()
-		defer func() {
-			bad, _ := rest()
-			dbtest.Require(p.T, len(bad) == 0, "hipq %q: %q", args, bad)
-		}()
+		rest = watch.Begin()
 	}
-	if err == nil {
-		err = c.Wait()
+	return func() (string, string, int) {
+		_ = c.Wait()
+		p.spent[args[0]] += time.Since(begun)
+		bad, _ := rest()
+		dbtest.Require(p.T, len(bad) == 0, "hipq %q: %q", args, bad)
+		return out.String(), complaints.String(), c.ProcessState.ExitCode()
 	}
-	p.spent[args[0]] += time.Since(begun)
-	if err != nil && c.ProcessState == nil {
-		p.Fatal(err)
-	}
-	return out.String(), complaints.String(), c.ProcessState.ExitCode()
 }
 
 // hipq runs a command with --json and returns the objects that it prints. It fails with another exit code.

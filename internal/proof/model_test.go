@@ -207,7 +207,7 @@ type mTick struct {
 	runs                 func(*mJob) bool
 	slots, most, started int           // it starts most jobs at most, if not 0
 	beside               time.Duration // without a limit, rounds at the same time may pass over a job for so long
-	bySQL, byHand        bool
+	bySQL, byHand, two   bool          // two: two workers at once
 	running              map[*mJob]bool
 	rounds               map[string]map[string]int // the highest place of each round, by class and when it began
 }
@@ -231,7 +231,7 @@ func (k *mTick) limited(j *mJob) string {
 	switch limit := cmp.Or(j.q.groups[j.group], j.q.groups["*"]); {
 	case j.q.paused && !k.byHand, j.q.rate > 0 && j.q.starts >= j.q.rate:
 		return "pause or rate"
-	case lane >= k.slots*(1+btoi(k.beside > 0)), j.q.lane > 0 && lane >= j.q.lane, k.most > 0 && k.started >= k.most:
+	case lane >= k.slots*(1+btoi(k.beside > 0)), j.q.lane > 0 && lane >= j.q.lane*(1+btoi(k.two)), k.most > 0 && k.started >= k.most:
 		return "slots"
 	case j.factor > 0 && limit > 0 && j.group != "" && group > 0 && group+j.factor > limit:
 		return "group"
@@ -290,7 +290,7 @@ func (k *mTick) start(j *mJob, at string) error {
 	class, began, over := j.class(), fmt.Sprintf("%s %6d", at, k.started*btoi(k.slots == 1)), k.limited(j)
 	k.rounds[class] = when(k.rounds[class] == nil, map[string]int{}, k.rounds[class])
 	before := began
-	if t, err := time.Parse(time.DateTime, at); err == nil && j.q.limit < 1 && k.beside > 0 {
+	if t, err := time.Parse(time.DateTime, at); err == nil && (j.q.limit < 1 || k.two) && k.beside > 0 {
 		before = t.Add(-k.beside).Format(stamp6)
 	}
 	if over != "" {

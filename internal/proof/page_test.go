@@ -35,7 +35,7 @@ func (k kind) Name() string  { return k.name }
 type sum struct {
 	kind
 	Engine                     string
-	Turns, All                 int
+	Turns, Short, All          int
 	faults, jobs               int
 	Violations                 int
 	versions, commits, growths []string
@@ -44,6 +44,9 @@ type sum struct {
 func (s sum) Faults() string  { return when(s.faults > 0 && !s.operations, thousands(s.faults), "–") }
 func (s sum) Jobs() string    { return when(s.jobs > 0, thousands(s.jobs), "–") }
 func (s sum) Commits() string { return "`" + strings.Join(s.commits, "`, `") + "`" }
+func (s sum) Ended() string {
+	return fmt.Sprintf("%d of %d", s.Turns, s.All) + when(s.Short > 0, fmt.Sprintf(", and %d short", s.Short), "")
+}
 
 var number = regexp.MustCompile(`\d+(\.\d+)+`)
 
@@ -182,15 +185,17 @@ func others(t *testing.T) (all []*other) {
 }
 
 // find is a fault that the campaign has found, and the test that fails without its mend.
-type find struct{ Turn, What, Test string }
+// Commit is the one that failed, since the campaign runs on one.
+type find struct{ Turn, Commit, What, Test string }
 
-// finds reads what was found. The tests must be there.
+// finds reads what was found. The tests must be there, unless the campaign itself was wrong.
 func finds(t *testing.T) (all []find) {
 	for line := range strings.Lines(string(dbtest.Must(os.ReadFile(foundFile))(t))) {
 		var f find
 		dbtest.OK(t, json.Unmarshal([]byte(line), &f))
+		dbtest.Ensure(t, f.What != "", "%s doesn't say what failed in %s on %s", foundFile, f.Turn, f.Commit)
 		out, err := exec.Command("grep", "-rl", "--include=*_test.go", "func "+f.Test+"(", "../..").CombinedOutput()
-		dbtest.Ensure(t, err == nil, "%s names a test that isn't there: %s %s", foundFile, f.Test, out)
+		dbtest.Ensure(t, err == nil || f.Test == "", "%s names a test that isn't there: %s %s", foundFile, f.Test, out)
 		all = append(all, f)
 	}
 	return all
@@ -232,15 +237,16 @@ func TestPage(t *testing.T) {
 		rows[n].All++
 		ofTurn[turn.String()] = rows[n]
 	}
-	all, seconds := len(ofTurn), 0.0
-	var scale, growth []string
+	all, ended, seconds := len(ofTurn), 0, 0.0
+	var scale, growth, commits []string
 	for line := range strings.Lines(string(dbtest.Must(os.ReadFile(campaignFile))(t))) {
 		var e ending
 		dbtest.OK(t, json.Unmarshal([]byte(line), &e))
 		s := ofTurn[e.Ended]
 		dbtest.Require(t, s != nil, "%s has a turn that isn't there, or has it twice: %s", campaignFile, e.Ended)
 		delete(ofTurn, e.Ended)
-		s.Turns, s.faults, s.jobs, s.Violations = s.Turns+1, s.faults+e.Faults, s.jobs+e.Jobs, s.Violations+e.Bad
+		s.Turns, s.Short, ended = s.Turns+btoi(!e.Short), s.Short+btoi(e.Short), ended+btoi(!e.Short)
+		s.faults, s.jobs, s.Violations, commits = s.faults+e.Faults, s.jobs+e.Jobs, s.Violations+e.Bad, added(commits, e.Commit)
 		s.versions, s.commits = added(s.versions, number.FindString(e.Version)), added(s.commits, e.Commit)
 		switch seconds += e.Seconds; s.name {
 		case "soak":
@@ -249,7 +255,7 @@ func TestPage(t *testing.T) {
 			scale = append(scale, e.Notes...)
 		}
 	}
-	rows = slices.DeleteFunc(rows, func(s *sum) bool { return s.Turns == 0 })
+	rows = slices.DeleteFunc(rows, func(s *sum) bool { return s.Turns+s.Short == 0 })
 	for _, s := range rows {
 		growth = append(growth, s.growth()...)
 	}
@@ -257,7 +263,7 @@ func TestPage(t *testing.T) {
 		var page strings.Builder
 		dbtest.OK(t, dbtest.Must(template.ParseFiles("testdata/"+name+".tmpl"))(t).Execute(&page, map[string]any{
 			"Kinds": kinds, "Rows": rows, "Scale": costsOf(t, scale), "Growths": growth, "Finds": finds(t), "Others": others(t),
-			"Mutants": strings.Count(string(dbtest.Must(os.ReadFile("../crash/mutants.sh"))(t)), "\nmutant "), "Hours": fmt.Sprintf("%.1f", seconds/3600), "Turns": all - len(ofTurn), "All": all,
+			"Mutants": strings.Count(string(dbtest.Must(os.ReadFile("../crash/mutants.sh"))(t)), "\nmutant "), "Hours": fmt.Sprintf("%.1f", seconds/3600), "Turns": ended, "Short": all - len(ofTurn) - ended, "All": all, "Commits": commits,
 		}))
 		file := filepath.Join(pagesFolder, name)
 		if *pageFlag {

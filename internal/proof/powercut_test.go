@@ -29,7 +29,7 @@ func powercut(r *round) {
 	rng := r.random(10)
 	disk := filepath.Join(r.dir, "disk")
 	dbtest.OK(r.t, os.Mkdir(disk, 0o700))
-	r.source, r.settings.limit = filepath.Join(disk, "hipq.db"), 0
+	r.source, r.settings.limit, r.settings.groups = filepath.Join(disk, "hipq.db"), 0, nil
 	// live lets f work, cuts the power, and returns when everything is dead.
 	live := func(what string, f func(context.Context), after time.Duration) {
 		base := filepath.Join(r.t.TempDir(), "base")
@@ -74,7 +74,7 @@ func powercut(r *round) {
 			crew.Wait()
 		}, 300*time.Millisecond+time.Duration(rng.IntN(6000))*time.Millisecond)
 	}
-	r.live(workload{ticks: 3}, time.Minute, func(ctx context.Context) { a.begin(ctx)() })
+	r.live(workload{ticks: 3, backlog: 40}, time.Minute, func(ctx context.Context) { a.begin(ctx)() })
 	r.found = a.judge()
 }
 

@@ -247,15 +247,7 @@ func (s *scarcity) look(ctx context.Context) {
 // crowd starts 60 ticks in the same moment.
 func (s *scarcity) crowd() string {
 	const many = 60
-	asks := make([]ask, 5*many)
-	for i := range asks {
-		asks[i] = s.invent(s.rng, s.number*1e5+len(s.faults)*1e3+i)
-	}
-	told := s.enqueueFile(asks)
-	for i := range asks {
-		asks[i].told = told
-	}
-	s.asked(asks...)
+	s.add(s.rng, s.number*1e5+len(s.faults)*1e3, 5*many)
 	s.mu.Lock()
 	s.plain = true
 	s.mu.Unlock()

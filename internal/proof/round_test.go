@@ -86,8 +86,10 @@ type round struct {
 	complaints []complaint
 	// starter starts commands in a special way; nil for none.
 	starter func(*exec.Cmd) (wait func(), err error)
-	// idle learns of workers and faults, if it is set.
-	idle *dbtest.Watch
+	// alone is set while the round looks for a standstill: no job waits for an answer then.
+	alone atomic.Bool
+	// ahead is how far the database's clock is ahead then.
+	ahead time.Duration
 	// dark is set while the power is off: no command starts.
 	dark bool
 	// jumps are when the database's clock was put forward.
@@ -106,6 +108,8 @@ type round struct {
 // settings are what a round's config varies.
 type settings struct {
 	limit, rate, shards int
+	// groups are the limits of job types, in every fourth round.
+	groups map[string]int
 }
 
 const (
@@ -127,6 +131,9 @@ func newRound(t *testing.T, u turn, number int, bin binaries) *round {
 	r.rng = r.random(0)
 	r.settings = settings{
 		limit: []int{0, 3, 6}[r.rng.IntN(3)], rate: []int{0, 0, 12}[r.rng.IntN(3)], shards: []int{1, 1, 3}[r.rng.IntN(3)],
+	}
+	if number%4 == 1 && !u.kind.byDefault {
+		r.settings.groups = map[string]int{"plain": 2, "*": 3}
 	}
 	if r.driver == "sqlite" {
 		r.source = filepath.Join(r.dir, "hipq.db")
@@ -158,8 +165,11 @@ func (r *round) connect(source string) {
 // configure writes the config with this way to the database.
 func (r *round) configure(source string) {
 	var c strings.Builder
-	fmt.Fprintf(&c, "name: proof\ndatabase: %s\nworker: {lock_for: %s, grace: 0s}\n", dbtest.Section(r.driver, source), lockFor)
-	fmt.Fprintf(&c, "retry: {attempts: %d, delay: 100ms, backoff: fixed, jitter: 1}\ntimeout: 30s\nqueues:\n", attempts)
+	fmt.Fprintf(&c, "name: proof\ndatabase: %s\n", dbtest.Section(r.driver, source))
+	if !r.turn.kind.byDefault {
+		fmt.Fprintf(&c, "worker: {lock_for: %s, grace: 0s}\ntimeout: 30s\n", lockFor)
+	}
+	fmt.Fprintf(&c, "retry: {attempts: %d, backoff: fixed%s}\nqueues:\n", attempts, when(r.turn.kind.byDefault, "", ", delay: 100ms, jitter: 1"))
 	handler := fmt.Sprintf("handler: {exec: [%q, %q]}", r.bin.handler, r.ledger)
 	for i, q := range queues {
 		fmt.Fprintf(&c, "  - name: %s\n", q)
@@ -167,6 +177,9 @@ func (r *round) configure(source string) {
 			fmt.Fprintf(&c, "    throttle_limit: %d\n    shards: %d\n", r.settings.limit, r.settings.shards)
 			if r.settings.rate > 0 {
 				fmt.Fprintf(&c, "    rate: %d/1s\n", r.settings.rate)
+			}
+			if len(r.settings.groups) > 0 {
+				fmt.Fprintf(&c, "    throttle_groups: {by: job_type, limits: {plain: %d, \"*\": %d}}\n", r.settings.groups["plain"], r.settings.groups["*"])
 			}
 		}
 		fmt.Fprintf(&c, "    job_types:\n      - {name: plain, %s}\n", handler)
@@ -317,32 +330,26 @@ func (r *round) open() (open int, err error) {
 	return open, err
 }
 
-// live keeps workers and clients at work while harm runs, then waits until every job is final. patience is how long jobs
-// may take after the harm.
+// live keeps workers and clients at work while harm runs, and one worker after that, then waits until every job is final.
+// patience is how long jobs may take after the harm.
 func (r *round) live(size workload, patience time.Duration, harm func(context.Context)) {
 	ctx, stop := context.WithCancel(r.t.Context())
 	defer stop()
 	feeding, full := context.WithCancel(ctx)
-	if r.turn.kind.name == "signals" { // other faults hold up workers in ways that only the round's checks know
-		r.idle = dbtest.NewWatch(r.t, r.db, r.config)
-		rest := r.idle.Begin()
-		defer func() {
-			bad, looks := rest()
-			for _, b := range bad {
-				r.violates("%s", b)
-			}
-			r.t.Logf("%d looks for a standstill outside the faults", looks)
-		}()
-	}
-	var crew sync.WaitGroup
-	crew.Go(func() { r.cron(ctx, size.ticks) })
+	working, rest := context.WithCancel(ctx)
+	var crew, feeder, workers sync.WaitGroup
+	workers.Go(func() { r.cron(working, size.ticks) })
 	crew.Go(func() { r.answer(ctx) })
 	crew.Go(func() { r.gauge(ctx) })
-	var feeder sync.WaitGroup
 	feeder.Go(func() { r.feed(feeding, size) })
 	harm(ctx)
+	over := time.Now()
+	rest()
+	workers.Wait()
+	r.stands(over)
 	full()
 	feeder.Wait()
+	crew.Go(func() { r.cron(ctx, size.ticks) })
 	for limit := time.Now().Add(patience); time.Now().Before(limit); time.Sleep(100 * time.Millisecond) {
 		if open, err := r.open(); err == nil && open == 0 {
 			break
@@ -352,3 +359,41 @@ func (r *round) live(size workload, patience time.Duration, harm func(context.Co
 	crew.Wait()
 	r.bury()
 }
+
+// stands lets one worker work alone, and looks for a standstill once a lock and a poll have passed since the faults.
+func (r *round) stands(over time.Time) {
+	r.alone.Store(true)
+	defer r.alone.Store(false)
+	r.add(r.random(4), 2e6, 150) // more than a worker starts that waits for its polls
+	calm := over.Add(r.lock() + dbtest.Poll)
+	t := r.tick("work", "--linger", "--concurrency", "8", "--run-for", fmt.Sprintf("%.0fs", max(0, time.Until(calm).Seconds())+5))
+	end := r.watch(calm, t)
+	<-t.ended
+	end()
+}
+
+// watch looks for a standstill of some workers from a time on.
+func (r *round) watch(from time.Time, workers ...*tick) (end func()) {
+	w := dbtest.NewWatch(r.t, r.db, r.config)
+	w.Ahead = r.ahead
+	w.Excuse(from)
+	for _, t := range workers {
+		w.Hire(t.cmd.Process.Pid, t.cmd.Args[1:])
+	}
+	rest := w.Begin()
+	return func() {
+		bad, looks := rest()
+		for _, b := range bad {
+			r.violates("%s", b)
+		}
+		r.t.Logf("%d looks for a standstill", looks)
+	}
+}
+
+// every is how often something happens: more seldom where most of it waits for minutes, so that many rounds run at once.
+func (r *round) every(pause time.Duration) time.Duration {
+	return when(r.turn.kind.byDefault, 4*time.Second, pause)
+}
+
+// lock is how long a lock lasts.
+func (r *round) lock() time.Duration { return when(r.turn.kind.byDefault, time.Minute, lockFor) }

@@ -3,6 +3,7 @@ package proof
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -31,47 +32,66 @@ func signals(r *round) {
 		defer rest()
 		for n := 0; n < 100 && time.Now().Before(r.until); n++ {
 			time.Sleep(time.Duration(rng.IntN(300)) * time.Millisecond)
-			all := r.processes()
-			if len(all) == 0 {
+			if !r.strike(rng) {
 				n--
-				continue
-			}
-			p := all[rng.IntN(len(all))]
-			if p.parent == os.Getpid() && !slices.ContainsFunc(r.running(), func(t *tick) bool { return t.cmd.Process.Pid == p.pid }) {
-				n-- // it began just now, and its end would have no explanation
-				continue
-			}
-			pause := time.Duration(rng.Int64N(int64(2 * lockFor)))
-			k := rng.IntN(10)
-			if p.role == "worker in SQL" {
-				k = rng.IntN(9) // none kills one that is stopped for longer than its lock, and its handler is itself
-			}
-			for _, t := range r.running() {
-				if t.cmd.Process.Pid == p.pid {
-					r.harm(t)
-				}
-				if k == 9 && (t.cmd.Process.Pid == p.pid || t.cmd.Process.Pid == p.parent) {
-					r.pause(t, pause)
-				}
-			}
-			r.idle.Excuse(time.Now().Add(pause + 2*lockFor)) // by then, others have its jobs
-			switch {
-			case k < 7:
-				r.inject("SIGKILL of %s", p)
-				_ = syscall.Kill(p.pid, syscall.SIGKILL)
-			case k < 9:
-				r.inject("SIGTERM of %s", p)
-				_ = syscall.Kill(p.pid, syscall.SIGTERM)
-			default:
-				r.inject("SIGSTOP of %s for %s", p, pause.Round(time.Millisecond))
-				_ = syscall.Kill(p.pid, syscall.SIGSTOP)
-				time.AfterFunc(pause, func() { _ = syscall.Kill(p.pid, syscall.SIGCONT) })
 			}
 		}
 		inSQL.bites()
 	})
 	r.wholeShards()
 	r.allAsked()
+}
+
+// defaults is signals with the locks, the grace and the delay of retries that hipq has by default.
+func defaults(r *round) {
+	rng := r.random(10)
+	r.live(workload{ticks: 3, backlog: 60}, 5*time.Minute, func(context.Context) {
+		for over := time.Now().Add(6 * time.Minute); time.Now().Before(over); time.Sleep(time.Duration(rng.IntN(8_000)) * time.Millisecond) {
+			r.strike(rng)
+		}
+	})
+	r.allAsked()
+}
+
+// strike kills, ends or stops a process, if there is one.
+func (r *round) strike(rng *rand.Rand) bool {
+	all := r.processes()
+	if r.turn.kind.byDefault && rng.IntN(2) == 0 { // many handlers run beside few workers
+		all = slices.DeleteFunc(all, func(p process) bool { return p.role != "worker" })
+	}
+	if len(all) == 0 {
+		return false
+	}
+	p := all[rng.IntN(len(all))]
+	if p.parent == os.Getpid() && !slices.ContainsFunc(r.running(), func(t *tick) bool { return t.cmd.Process.Pid == p.pid }) {
+		return false // it began just now, and its end would have no explanation
+	}
+	pause := time.Duration(rng.Int64N(int64(2 * r.lock())))
+	k := rng.IntN(10)
+	if p.role == "worker in SQL" {
+		k = rng.IntN(9) // none kills one that is stopped for longer than its lock, and its handler is itself
+	}
+	for _, t := range r.running() {
+		if t.cmd.Process.Pid == p.pid {
+			r.harm(t)
+		}
+		if k == 9 && (t.cmd.Process.Pid == p.pid || t.cmd.Process.Pid == p.parent) {
+			r.pause(t, pause)
+		}
+	}
+	switch {
+	case k < 7:
+		r.inject("SIGKILL of %s", p)
+		_ = syscall.Kill(p.pid, syscall.SIGKILL)
+	case k < 9:
+		r.inject("SIGTERM of %s", p)
+		_ = syscall.Kill(p.pid, syscall.SIGTERM)
+	default:
+		r.inject("SIGSTOP of %s for %s", p, pause.Round(time.Millisecond))
+		_ = syscall.Kill(p.pid, syscall.SIGSTOP)
+		time.AfterFunc(pause, func() { _ = syscall.Kill(p.pid, syscall.SIGCONT) })
+	}
+	return true
 }
 
 // divide changes the number of the first queue's shards like an operator, until ctx ends: another config, and hipq init while
@@ -89,7 +109,6 @@ func (r *round) divide(ctx context.Context) {
 			return
 		case <-time.After(2*time.Second + time.Duration(rng.IntN(2000))*time.Millisecond):
 		}
-		r.idle.Excuse(time.Now().Add(2 * lockFor))
 		r.settings.shards = 1 + rng.IntN(8)
 		r.configure(r.source)
 		_, err := r.run("init", "--yes")

@@ -69,6 +69,7 @@ func soak(r *round) {
 			t.stopped = load
 			s.long = append(s.long, t)
 		}
+		defer r.watch(s.began, s.long...)()
 		for n := 1; time.Since(s.began) < load-5*time.Second; n++ {
 			if n%6 == 0 {
 				s.step(n)

@@ -46,7 +46,7 @@ func (r *round) sqlWorkers() *sqlWorkers {
 // keep starts one worker after the other in each language until ctx ends, and then waits for them.
 func (s *sqlWorkers) keep(ctx context.Context) {
 	served := queues[1:]
-	if s.settings.rate == 0 && s.settings.shards == 1 { // otherwise the queue is for hipq work
+	if s.settings.rate == 0 && s.settings.shards == 1 && s.settings.groups == nil { // otherwise the queue is for hipq work
 		served = queues
 	}
 	examples := dbtest.Must(filepath.Abs("../../examples/sql"))(s.t)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -25,7 +26,7 @@ type tick struct {
 	stopped time.Duration
 }
 
-// runFor is the longest --run-for of the ticks.
+// runFor is the longest --run-for of the ticks, unless it is the default.
 const runFor = 3
 
 // cron keeps so many ticks at work until ctx ends, and then waits for them.
@@ -38,6 +39,9 @@ func (r *round) cron(ctx context.Context, n int) {
 			"work", "--run-for", fmt.Sprint(1+rng.IntN(runFor), "s"), "--batch", fmt.Sprint([]int{1, 5, 50}[rng.IntN(3)]),
 			"--concurrency", fmt.Sprint(4 + rng.IntN(20)),
 		} // all ticks of a host share it
+		if r.turn.kind.byDefault {
+			args = slices.Delete(args, 1, 3)
+		}
 		if rng.IntN(2) == 0 {
 			args = append(args, "--linger")
 		}
@@ -46,7 +50,7 @@ func (r *round) cron(ctx context.Context, n int) {
 			<-t.ended
 			<-slots
 		}()
-		time.Sleep(50 * time.Millisecond) // a tick without jobs ends at once
+		time.Sleep(r.every(50 * time.Millisecond)) // a tick without jobs ends at once
 	}
 	for range n {
 		slots <- struct{}{}
@@ -61,7 +65,6 @@ func (r *round) tick(args ...string) *tick {
 // hire starts a worker's process.
 func (r *round) hire(worker *exec.Cmd) *tick {
 	t := &tick{cmd: worker, began: time.Now(), ended: make(chan struct{})}
-	args := worker.Args[1:]
 	t.cmd.Stderr = &t.said
 	t.cmd.Stdout = &t.said
 	wait, err := r.start(t.cmd)
@@ -69,9 +72,6 @@ func (r *round) hire(worker *exec.Cmd) *tick {
 		dbtest.Ensure(r.t, r.isDark(), "%v", err)
 		close(t.ended)
 		return t
-	}
-	if r.idle != nil && worker.Path == r.bin.hipq {
-		r.idle.Hire(t.cmd.Process.Pid, args)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -81,7 +81,7 @@ func (r *round) hire(worker *exec.Cmd) *tick {
 			r.harm(t)
 		}
 		t.took = time.Since(t.began)
-		r.complain(span{t.began, time.Now()}, strings.Join(args, " "), t.said.String())
+		r.complain(span{t.began, time.Now()}, strings.Join(worker.Args[1:], " "), t.said.String())
 		close(t.ended)
 	}()
 	return t
@@ -117,14 +117,14 @@ func (r *round) pause(t *tick, long time.Duration) {
 
 // bury runs ticks until every dead worker was found.
 func (r *round) bury() {
-	for limit := time.Now().Add(6 * lockFor); time.Now().Before(limit); time.Sleep(300 * time.Millisecond) {
+	for limit := time.Now().Add(6 * r.lock()); time.Now().Before(limit); time.Sleep(300 * time.Millisecond) {
 		<-r.tick("work").ended
 		working := 0
 		if err := r.db.QueryRow("SELECT COUNT(*) FROM proof_workers WHERE state = 'working'").Scan(&working); err == nil && working == 0 {
 			return
 		}
 	}
-	r.violates("a worker is still taken for alive after %s", 6*lockFor)
+	r.violates("a worker is still taken for alive after %s", 6*r.lock())
 }
 
 // badTicks returns what is wrong with the ends of ticks.
@@ -144,7 +144,7 @@ func (r *round) badTicks() (bad []string) {
 		if code == 75 && !t.harmed && !r.says.MatchString(said) {
 			bad = append(bad, fmt.Sprintf("%s ended with 75, but said: %.400s", t.cmd.Args[1:], said))
 		}
-		if most := runFor*time.Second + 2*lockFor + 10*time.Second; t.took-t.stopped > most {
+		if most := runFor*time.Second + 2*r.lock() + 10*time.Second + when(r.turn.kind.byDefault, 55*time.Second+longest, 0); t.took-t.stopped > most {
 			bad = append(bad, fmt.Sprintf("%s took %s", t.cmd.Args[1:], t.took.Round(time.Millisecond)))
 		}
 	}

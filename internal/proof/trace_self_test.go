@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/dbtest"
-	"github.com/hipq/hipq/internal/process/processtest"
 )
 
 var sweepFlag = flag.Duration("trace.sweep", time.Second, "how long to sweep over the calls of runs")
@@ -72,7 +71,7 @@ func TestKillAll(t *testing.T) {
 	}}, "sh", "-c", `setsid sleep 60 & setsid sh -c 'sleep 1; : >"$0"; sleep 60' "$0" & wait`, t.TempDir()+"/now")
 	dbtest.Ensure(t, status.String() == "signal: killed" && len(pids) > 3, "%v, %v", status, pids)
 	for pid := range pids {
-		dbtest.Ensure(t, !processtest.Alive(pid), "%d lives", pid)
+		dbtest.Ensure(t, !dbtest.Alive(pid), "%d lives", pid)
 	}
 }
 

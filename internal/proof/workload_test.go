@@ -23,6 +23,9 @@ type workload struct {
 	ticks, backlog int
 }
 
+// longest is how long a handler takes at most, unless it hangs.
+const longest = 2 * time.Minute
+
 // ask is a job as a client asked for it, and what the client was told.
 type ask struct {
 	queue, jobType, key string
@@ -44,6 +47,8 @@ const (
 type step struct {
 	Do string `json:"do"`
 	MS int    `json:"ms,omitempty"`
+	// Deaf handlers ignore SIGTERM.
+	Deaf bool `json:"deaf,omitempty"`
 }
 
 func (a ask) step(attempt int) step { return a.Steps[min(attempt, len(a.Steps))-1] }
@@ -61,6 +66,11 @@ func (r *round) invent(rng *rand.Rand, n int) ask {
 	a := ask{queue: queues[rng.IntN(len(queues))], jobType: "plain", key: fmt.Sprintf("job-%06d", n), weight: 1}
 	if r.late && n%30 == 0 {
 		a.Steps = []step{{Do: "late"}, {Do: "fail", MS: 1500}, {Do: "done"}}
+		return a
+	}
+	if r.turn.kind.byDefault && n%40 == 0 {
+		a.queue = queues[btoi(n%120 > 0)] // the first has the limits
+		a.Steps = []step{{Do: "done", MS: int(longest.Milliseconds()) * (1 + rng.IntN(6)) / 6, Deaf: rng.IntN(2) == 0}}
 		return a
 	}
 	done, times := step{Do: "done", MS: rng.IntN(30)}, 1+rng.IntN(2)
@@ -94,13 +104,29 @@ func (r *round) invent(rng *rand.Rand, n int) ask {
 		}
 	}
 	a.Steps = append(a.Steps, done)
+	if r.alone.Load() && a.jobType == "sent" {
+		a.jobType = "plain"
+	}
 	return a
+}
+
+// add adds n jobs at once.
+func (r *round) add(rng *rand.Rand, first, n int) {
+	asks := make([]ask, n)
+	for i := range asks {
+		asks[i] = r.invent(rng, first+i)
+	}
+	told := r.enqueueFile(asks)
+	for i := range asks {
+		asks[i].told = told
+	}
+	r.asked(asks...)
 }
 
 // feed adds jobs in all ways while fewer than the backlog wait, until ctx ends.
 func (r *round) feed(ctx context.Context, size workload) {
 	rng := r.inventor
-	for ctx.Err() == nil {
+	for ; ctx.Err() == nil; time.Sleep(r.every(0)) {
 		open, err := r.open()
 		if err != nil || open >= size.backlog {
 			time.Sleep(50 * time.Millisecond)

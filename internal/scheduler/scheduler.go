@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue/schedule"
 	"github.com/hipq/hipq/schema"
 )
@@ -197,20 +198,14 @@ func (t *Scheduler) set(ctx context.Context, verb, name, set string) (changed bo
 		changed = did || changed && tx.MayBeDone
 		return err
 	})
-	if err != nil {
-		return false, fmt.Errorf("%s schedule %s: %w", verb, name, err)
-	}
-	return changed, nil
+	return changed, texts.Wrap(err, "%s schedule %s", verb, name)
 }
 
 // Purge deletes schedules that aren't the Scheduler's and whose next slot was due before a time; with dryRun it only counts
 // them. Paused schedules stay. It may be repeated.
 func (t *Scheduler) Purge(ctx context.Context, before time.Time, dryRun bool) (n int64, err error) {
 	where := " FROM " + t.db.Schedules() + " WHERE paused = 0 AND COALESCE(next_slot, seen_until) < ?"
-	args := []any{engine.At(before)}
-	for _, s := range t.schedules {
-		args = append(args, s.Name)
-	}
+	args := append([]any{engine.At(before)}, texts.Map(t.schedules, func(s schedule.Schedule) any { return s.Name })...)
 	if own := len(t.schedules); own > 0 {
 		where += " AND name NOT IN " + engine.In(own)
 	}
@@ -218,19 +213,12 @@ func (t *Scheduler) Purge(ctx context.Context, before time.Time, dryRun bool) (n
 		err = t.db.SQL.GetContext(ctx, &n, "SELECT COUNT(*)"+where, args...)
 	} else {
 		err = t.db.SQL.Tx(ctx, func(tx *engine.Tx) error {
-			res, err := tx.ExecContext(ctx, "DELETE"+where, args...)
-			if err != nil {
-				return err
-			}
-			deleted, err := res.RowsAffected()
+			deleted, err := tx.Affected(ctx, "DELETE"+where, args...)
 			if deleted > 0 || !tx.MayBeDone { // otherwise an earlier try deleted n
 				n = deleted
 			}
 			return err
 		})
 	}
-	if err != nil {
-		return 0, fmt.Errorf("purge schedules: %w", err)
-	}
-	return n, nil
+	return n, texts.Wrap(err, "purge schedules")
 }

@@ -21,8 +21,7 @@ type adding struct {
 	tx       *engine.Tx
 	division policy.Division
 	jobs     []job.Params
-	// added is the result for each job.
-	added []job.Added
+	added    []job.Added
 	// todo holds the indexes of the jobs without a result yet.
 	todo []int
 	// left are held jobs that were replaced: others of their groups may have waited behind them.
@@ -91,7 +90,7 @@ func (a *adding) log(ctx context.Context, by string) error {
 	args := make([]any, 0, len(a.jobs)*6)
 	for i, done := range a.added {
 		if !done.Duplicate {
-			args = append(append(args, stamp...), a.Name, done.ID, a.jobs[i].Type, done.Key, OrNone(by))
+			args = append(append(args, stamp...), a.Name, done.ID, a.jobs[i].Type, done.Key, cmp.Or(by, job.None))
 		}
 	}
 	n := len(args) / (len(stamp) + 5)
@@ -128,7 +127,7 @@ func (a *adding) complete(ctx context.Context, prepared []job.Params) error {
 		return fmt.Errorf("%s %q: %w", prepared[weightless].Type, prepared[weightless].Key, job.ErrWeightless)
 	}
 	if a.Shards < 1 {
-		a.division = r.Division()
+		a.division = r.division()
 	}
 	return nil
 }

@@ -23,6 +23,7 @@ const walkMax, groupsWalk = 5000, 250
 type start struct {
 	*turn
 	round Round
+	head  *heads
 	// missed says that another transaction was faster, or held a due job.
 	missed bool
 	// waits says that jobs of this worker's types wait for a limit other than the rate.
@@ -47,7 +48,7 @@ func (q *Queue) startNext(ctx context.Context, tx *engine.Tx, r Round, first *fi
 		r.Candidates.unread(first.due)
 		return nil
 	}
-	c := &start{turn: turn, round: r, ignored: map[[2]string]bool{}, held: map[string]bool{}}
+	c := &start{turn: turn, round: r, head: first.head, ignored: map[[2]string]bool{}, held: map[string]bool{}}
 	taken, more, err := c.take(ctx, first.due, r.Slots)
 	if err != nil {
 		return err
@@ -119,7 +120,7 @@ func (c *start) nextLocked(ctx context.Context, n int, first bool, seen map[int6
 		n = max(n, groupsWalk)
 	}
 	for {
-		list, err := c.round.Candidates.next(ctx, c.tx, n, c.turn, first)
+		list, err := c.round.Candidates.next(ctx, c.tx, n, c.turn, first, c.head)
 		if err != nil || len(list) == 0 {
 			return nil, err
 		}

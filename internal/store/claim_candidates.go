@@ -124,9 +124,41 @@ func (c *Candidates) known(n int) []candidate {
 	return take(c.ranges, n)
 }
 
+// heads are copies of the ranges, for a round that reads them from their heads before it calls next: that saves it a round trip.
+func (c *Candidates) heads(n int) *heads {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, _, others := c.types.split()
+	goesOn := func(r *indexRange) bool { return len(r.read) > 0 || !r.ended }
+	if others || len(c.ranges) == 0 || len(c.ranges) > rangesMax || !c.stale() && slices.ContainsFunc(c.ranges, goesOn) {
+		return nil
+	}
+	h := &heads{began: time.Now()}
+	for _, r := range c.ranges {
+		h.ranges = append(h.ranges, &indexRange{status: r.status, part: r.part, jobType: r.jobType, size: c.sizeOf(r, n, len(c.ranges), true)})
+	}
+	return h
+}
+
+type heads struct {
+	ranges []*indexRange
+	began  time.Time
+}
+
+func (c *Candidates) adopt(h *heads) {
+	for i, r := range c.ranges {
+		r.size, r.read = h.ranges[i].size, h.ranges[i].read
+		for n := range r.read {
+			r.read[n].from = r
+		}
+		r.hasRead()
+	}
+	c.readAt, c.readFor = time.Now(), time.Since(h.began)
+}
+
 // next hands out up to n candidates, in order, from the ranges that the turn admits. first marks the round's first call, which
-// may read from the head again.
-func (c *Candidates) next(ctx context.Context, tx *engine.Tx, n int, t *turn, first bool) (list []candidate, err error) {
+// may read from the head again, or has read its heads.
+func (c *Candidates) next(ctx context.Context, tx *engine.Tx, n int, t *turn, first bool, heads *heads) (list []candidate, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if first && c.stale() {
@@ -134,7 +166,9 @@ func (c *Candidates) next(ctx context.Context, tx *engine.Tx, n int, t *turn, fi
 	}
 	for {
 		fromHead := c.readAt.IsZero()
-		if fromHead {
+		if fromHead && heads != nil {
+			c.adopt(heads)
+		} else if fromHead {
 			if err := c.discover(ctx, tx); err != nil {
 				return nil, err
 			}
@@ -229,17 +263,10 @@ func (c *Candidates) read(ctx context.Context, tx *engine.Tx, n int, ranges []*i
 		if len(r.read) == 0 && !r.ended {
 			empty = append(empty, r)
 		}
-		r.size = min(max(16*n, 100), 1000) // enough for several rounds, because each read costs a round trip
-		if len(ranges) > rangesFew {
-			r.size = max(n, r.size*rangesFew/len(ranges))
-		}
-		r.stripe = stripe{}
-		switch {
-		case c.stripe.of < 2 || r.left:
-		case fromHead, r.passed != nil && (r.last == nil || r.last.Compare(*r.passed) < 0):
-			r.size = n
-		default:
-			r.size, r.stripe = min(r.size, max(4*n, 100)), c.stripe
+		ofOthers := fromHead || r.passed != nil && (r.last == nil || r.last.Compare(*r.passed) < 0)
+		r.size, r.stripe = c.sizeOf(r, n, len(ranges), ofOthers), stripe{}
+		if c.stripe.of > 1 && !r.left && !ofOthers {
+			r.stripe = c.stripe
 		}
 	}
 	if err := c.readOn(ctx, tx, empty); err != nil {
@@ -258,19 +285,39 @@ func (c *Candidates) read(ctx context.Context, tx *engine.Tx, n int, ranges []*i
 	return nil
 }
 
+// sizeOf is how many entries to read of one of many ranges: enough for several rounds, because each read costs a round trip. Where
+// jobs of other workers' stripes come too, it is enough for this round.
+func (c *Candidates) sizeOf(r *indexRange, n, many int, ofOthers bool) int {
+	size := min(max(16*n, 100), 1000)
+	if many > rangesFew {
+		size = max(n, size*rangesFew/many)
+	}
+	switch {
+	case c.stripe.of < 2 || r.left:
+		return size
+	case ofOthers:
+		return n
+	}
+	return min(size, max(4*n, 100))
+}
+
 func (c *Candidates) readOn(ctx context.Context, tx *engine.Tx, ranges []*indexRange) error {
 	for some := range slices.Chunk(ranges, rangesMax) {
 		if err := tx.Read(ctx, c.q.rangesOf(c.shard, some)); err != nil {
 			return fmt.Errorf("find due jobs of %s: %w", c.q.Name, err)
 		}
 		for _, r := range some {
-			if r.ended = len(r.read) < r.size && r.stripe.of < 2; len(r.read) > 0 {
-				last := r.read[len(r.read)-1].Position
-				r.last = &last
-			}
+			r.hasRead()
 		}
 	}
 	return nil
+}
+
+func (r *indexRange) hasRead() {
+	if r.ended = len(r.read) < r.size && r.stripe.of < 2; len(r.read) > 0 {
+		last := r.read[len(r.read)-1].Position
+		r.last = &last
+	}
 }
 
 // rangesFew is for how many ranges a read may be long.
@@ -283,7 +330,6 @@ const rangesMax = 250
 // stripes, because a read walks over those of others; more workers share them.
 const stripeBits, stripesMax = 6, 16
 
-// rangesOf is the query that continues ranges of a shard.
 func (q *Queue) rangesOf(shard int, ranges []*indexRange) engine.Query {
 	var query strings.Builder
 	var args []any

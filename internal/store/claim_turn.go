@@ -74,10 +74,7 @@ func (q *Queue) takeTurn(ctx context.Context, tx *engine.Tx, worker string, shar
 			return t, err
 		}
 	}
-	if err := t.read(ctx); err != nil {
-		return nil, fmt.Errorf("read what counts against the limits of %s: %w", q.Name, err)
-	}
-	return t, nil
+	return t, texts.Wrap(t.read(ctx), "read what counts against the limits of %s", q.Name)
 }
 
 // read reads what is in use of the limits, and who waits for them.
@@ -144,10 +141,7 @@ func (t *turn) countStarts(ctx context.Context, n int) error {
 		return nil
 	}
 	t.row.starts = t.row.starts.Add(t.Rate, n, t.tx.Now)
-	text, err := json.Marshal(t.row.starts)
-	if err != nil {
-		return err
-	}
+	text, _ := json.Marshal(t.row.starts) // numbers by numbers
 	return texts.Wrap(t.tx.Write(ctx, "UPDATE "+t.db.Shards()+" SET starts = ? WHERE queue = ? AND shard = ?", string(text), t.Name, t.place(t.shard)), "count the starts of %s", t.Name)
 }
 

@@ -41,7 +41,6 @@ func (t Types) Has(name string) bool {
 	return slices.Contains(names, name) || others && !slices.Contains(except, name)
 }
 
-// condition is that in SQL.
 func (t Types) condition() (sql string, args []any) {
 	names, except, others := t.split()
 	in := " IN "

@@ -19,7 +19,7 @@ import (
 // KeepAnswer stores the answer about a job whose handler still runs: its worker keeps the job's key and weight until then.
 func (q *Queue) KeepAnswer(ctx context.Context, tx *engine.Tx, j *job.Job, o job.Outcome) error {
 	next := leftAs(job.StatusAnswered, j, o)
-	if next.Result = OrNone(o.Result); o.Verdict == job.Finished {
+	if next.Result = cmp.Or(o.Result, job.None); o.Verdict == job.Finished {
 		next.Error = job.None
 	}
 	return q.write(ctx, tx, j, next)
@@ -79,7 +79,7 @@ func (q *Queue) async(jobType string) bool {
 // write updates a job. The caller has locked its row and checked its state.
 func (q *Queue) write(ctx context.Context, tx *engine.Tx, j *job.Job, n policy.Next) error {
 	set, args := "", []any{
-		n.Status, n.Error, OrNone(n.Output), OrNone(n.Override), engine.At(n.Scheduled), engine.At(n.Wake), engine.At(tx.Now),
+		n.Status, n.Error, cmp.Or(n.Output, job.None), cmp.Or(n.Override, job.None), engine.At(n.Scheduled), engine.At(n.Wake), engine.At(tx.Now),
 		n.Uncounted, n.Interrupts, j.Losses, j.WorkerID,
 	}
 	if n.Result != "" {
@@ -128,9 +128,6 @@ func (q *Queue) Discard(ctx context.Context, tx *engine.Tx, status job.Status, i
 	}
 	return texts.Wrap(err, "discard jobs")
 }
-
-// OrNone returns None for an empty text.
-func OrNone(s string) string { return cmp.Or(s, job.None) }
 
 // HasEnded is the condition for a job of table t that has finished, or that has failed or is closed.
 func HasEnded(status job.Status) string {

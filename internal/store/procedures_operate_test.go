@@ -323,7 +323,7 @@ func TestProceduresOnDuplicate(t *testing.T) {
 // In a queue with shards, a replaced job gets its place by its new values. It is added once.
 func TestProceduresReplaceInShards(t *testing.T) {
 	mysqlSuite(t, func(o *queue.Options) { o.Shards = 4 }, func(s env) {
-		must[[]string](t)(s.db.MakeProcedures(t.Context(), []schema.Queue{queue.Options(s.Options).Table()}))
+		must[[]string](t)(s.db.MakeProcedures(t.Context(), []schema.Queue{s.Options.Table()}))
 		for _, shardKey := range []string{"a", "b", "c", "d", "e"} {
 			s.one("job_submit", "emails", "send", "k", nil, `{"on_duplicate": "replace", "shard_key": "`+shardKey+`"}`)
 			for range 2 {
@@ -420,7 +420,7 @@ func TestProceduresLetHeldJobsIn(t *testing.T) {
 				ensure(t, slices.Equal(line, want) != inTransaction, "%s in a transaction: %t: let in are %v, not %v", name, inTransaction, line, want)
 				if name != "job_reschedule" {
 					if inTransaction { // by the first search of another hipq work
-						envOf(t, s.db, must[*queue.Queue](t)(queue.New(s.db, queue.Options(s.Options)))).upkeep()
+						envOf(t, s.db, must[*queue.Queue](t)(queue.New(s.db, s.Options))).upkeep()
 					}
 					started := s.start("w", 9)
 					ensure(t, len(started) == 1 && started[0].ID == want[0], "%s: started %v", name, ids(started))
@@ -462,7 +462,7 @@ func TestLeavingTheLineLetsIn(t *testing.T) {
 				if s.db.SQL.Engine == "sqlite" {
 					continue
 				}
-				must[[]string](t)(s.db.MakeProcedures(t.Context(), []schema.Queue{queue.Options(s.Options).Table()}))
+				must[[]string](t)(s.db.MakeProcedures(t.Context(), []schema.Queue{s.Options.Table()}))
 			}
 			s.exec("DELETE FROM shop_emails")
 			for n := range 3 {

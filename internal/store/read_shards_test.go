@@ -35,7 +35,7 @@ func (s env) addIn(shard int, j job.Params) int64 {
 // otherwise is the queue under a config with another division.
 func (s env) otherwise(n int) env {
 	s.t.Helper()
-	o := queue.Options(s.Options)
+	o := s.Options
 	o.Shards = n
 	return envOf(s.t, s.db, must[*queue.Queue](s.t)(queue.New(s.db, o)))
 }

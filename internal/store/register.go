@@ -38,7 +38,7 @@ func (o Options) record(year int) queueRecord {
 	text, _ := json.Marshal(settings{o, zoneChanges(o.Location, year)})
 	return queueRecord{
 		o.Name, o.ThrottleLimit, int64(max(0, o.KeepFinished) / time.Second), int64(max(0, o.KeepFailed) / time.Second), string(text),
-		o.Division().Number(),
+		o.division().Number(),
 	}
 }
 
@@ -70,10 +70,8 @@ func (q *Queue) registeredOptions(ctx context.Context, from engine.Reader, other
 			o = registered
 		}
 	})
-	if err = engine.ReadOn(ctx, from, append([]engine.Query{own}, others...)...); err != nil {
-		return Options{}, fmt.Errorf("read the registration of %s: %w", q.Name, err)
-	}
-	return o, nil
+	err = engine.ReadOn(ctx, from, append([]engine.Query{own}, others...)...)
+	return o, texts.Wrap(err, "read the registration of %s", q.Name)
 }
 
 func registrations(db *schema.DB, which string, args []any, f func(queueRecord)) engine.Query {
@@ -158,14 +156,11 @@ func (q *Queue) register(ctx context.Context, reshard bool) error {
 		// At once, because a job heavier than the limit goes by the registered limit.
 		return q.shards().makeShards(ctx, tx)
 	})
+	q.known.Store(nil) // it may have changed
 	if errors.Is(err, ErrShards) {
 		return err // the caller that skips the queue names it
 	}
-	if err != nil {
-		return fmt.Errorf("register queue %s: %w", q.Name, err)
-	}
-	q.known.Store(nil) // it has changed
-	return nil
+	return texts.Wrap(err, "register queue %s", q.Name)
 }
 
 // Registered returns all registered queues, by name, without their types. It skips invalid rows with a warning through the

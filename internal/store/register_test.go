@@ -85,7 +85,7 @@ func (s env) warned(source string) (env, *[]string) {
 		Driver: s.db.SQL.Engine, Path: source, DSN: source, Warn: func(err error) { *list = append(*list, err.Error()) },
 	}, names))
 	s.t.Cleanup(func() { _ = db.Close() })
-	q := must[*queue.Queue](s.t)(queue.New(db, queue.Options(s.Options)))
+	q := must[*queue.Queue](s.t)(queue.New(db, s.Options))
 	return envOf(s.t, db, q), list
 }
 

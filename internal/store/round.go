@@ -151,15 +151,16 @@ func (q *Queue) Round(ctx context.Context, r Round) (Done, error) {
 
 // firstRead is what the round reads in its transaction's first round trip.
 type firstRead struct {
-	// settling are the rows to settle, by id.
 	settling map[int64]settling
 	// finishing are the attempts that the round finishes without reading their rows first; others are the rest.
 	finishing, others []Settled
 	// finished is how many rows of finishing the database changed.
 	finished int
-	// open says whether the worker may start jobs, and due are the candidates it knows already: only without turns.
+	// open says whether the worker may start jobs, and due are the candidates it knows already: only without turns. head is
+	// what it read of the ranges instead, because it knew none.
 	open bool
 	due  []candidate
+	head *heads
 }
 
 func (q *Queue) readFirst(tx *engine.Tx, r Round, first *firstRead, again bool) (queries []engine.Query) {
@@ -181,6 +182,8 @@ func (q *Queue) readFirst(tx *engine.Tx, r Round, first *firstRead, again bool) 
 	if starts && !again {
 		if first.due = r.Candidates.known(r.Slots); len(first.due) > 0 {
 			queries = append(queries, r.Candidates.lock(tx, first.due))
+		} else if first.head = r.Candidates.heads(r.Slots); first.head != nil {
+			queries = append(queries, q.rangesOf(r.Candidates.shard, first.head.ranges))
 		}
 	}
 	return queries

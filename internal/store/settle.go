@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -230,7 +231,7 @@ func (c settlement) settleOne(ctx context.Context, row settling, s Settled) ([]a
 		s.End.Status = job.StatusAwaiting
 		c.done.Ended = append(c.done.Ended, s)
 		next := leftAs(job.StatusAwaiting, j, o)
-		next.Error, next.Result, next.Wake = job.None, OrNone(o.Result), j.StartTime.Add(j.Timeout)
+		next.Error, next.Result, next.Wake = job.None, cmp.Or(o.Result, job.None), j.StartTime.Add(j.Timeout)
 		return nil, c.write(ctx, c.tx, j, next)
 	case asks && o.Verdict.IsError():
 		s.Outcome, s.Asked = o, true

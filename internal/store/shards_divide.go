@@ -129,10 +129,7 @@ func (q shards) waitingByShard(ctx context.Context) ([]policy.Demand, error) {
 			Into: &all[shard].First,
 		})
 	}
-	if err := q.db.SQL.Read(ctx, queries...); err != nil {
-		return nil, fmt.Errorf("count what waits in the shards of %s: %w", q.Name, err)
-	}
-	return all, nil
+	return all, texts.Wrap(q.db.SQL.Read(ctx, queries...), "count what waits in the shards of %s", q.Name)
 }
 
 // demandsOf are what each shard could use beyond what it has of the limit and of the rate: those whose jobs are due, and a recent

@@ -91,64 +91,62 @@ func (q *Queue) PausedExpr() string {
 	return "EXISTS (SELECT 1 FROM " + q.db.Queues() + " WHERE queue = ? AND paused = 1)"
 }
 
+// Errors, which packages queue and admin export.
 var (
-	// ErrOptions means that the queue's options are invalid.
-	ErrOptions = errors.New("queue options")
-	// ErrNotFound means that the job doesn't exist.
-	ErrNotFound = errors.New("no such job")
-	// ErrNotStarted means that the job has had no attempt yet.
-	ErrNotStarted = errors.New("the job has not been started")
-	// ErrOtherAttempt means that the token isn't the one of the job's latest attempt.
+	ErrOptions      = errors.New("queue options")
+	ErrNotFound     = errors.New("no such job")
+	ErrNotStarted   = errors.New("the job has not been started")
 	ErrOtherAttempt = errors.New("the token belongs to another attempt")
-	// ErrStarted means that the job is running, or waits for its retry decision.
-	ErrStarted = errors.New("the job has started")
-	// ErrFinal means that the job is final.
-	ErrFinal = errors.New("the job is final")
-	// ErrLocked means that a worker holds the job's lock.
-	ErrLocked = errors.New("a worker has locked the job")
-	// ErrNotIngested means that plain SQL inserted the row and no worker has ingested it yet.
-	ErrNotIngested = errors.New("no worker has taken the job in yet")
-	// ErrNoRoom means that the queue's limits or its rate leave no room for the job.
-	ErrNoRoom = errors.New("the queue's limits leave no room for the job now")
+	ErrStarted      = errors.New("the job has started")
+	ErrFinal        = errors.New("the job is final")
+	ErrLocked       = errors.New("a worker has locked the job")
+	ErrNotIngested  = errors.New("no worker has taken the job in yet")
+	ErrNoRoom       = errors.New("the queue's limits leave no room for the job now")
 )
 
-// Options describe one queue of an instance. The database stores the fields that have a JSON name: see settings.
+// Options configure one queue of an instance. Only Name is required. The database stores the fields that have a JSON name: see
+// settings. Those with a key are in the config.
 type Options struct {
-	Name string `json:"-"`
-	// Types are the job types in the config; jobs of other types have the defaults below.
+	// Name is the queue's name.
+	Name string `json:"-" key:"name" required:"yes"`
+	// Types are the configured job types; may be nil. Jobs of other types get the defaults below.
 	Types []job.Type `json:"-"`
-	// Config is the config of the types. Register deletes those of this config that have left it.
+	// Config names the config that Types come from, on this host. Register deletes the types that it has registered for that name
+	// and that are no longer in Types. Empty means that none are deleted.
 	Config string `json:"-"`
-	// ThrottleLimit bounds the sum of the throttle factors of the locked and running jobs; below 1: no limit.
-	ThrottleLimit int `json:"-"`
-	// ThrottleGroups limits parts of the queue; nil: no such limits.
-	ThrottleGroups *job.ThrottleGroups `json:"throttle_groups,omitempty"`
+	// ThrottleLimit bounds the sum of the throttle factors of locked and running jobs; 0 means no limit. This, ThrottleGroups
+	// and Rate hold for all workers. hipq init or admin.Queue.Reshard applies new values; until then workers skip the queue.
+	ThrottleLimit int `json:"-" key:"throttle_limit" from:"-2147483648"`
+	// ThrottleGroups limit groups of jobs; nil means no groups.
+	ThrottleGroups *job.ThrottleGroups `json:"throttle_groups,omitempty" key:"throttle_groups"`
 	// RefuseWeightless refuses new jobs whose throttle factor is 0, because no limit would hold them back.
 	RefuseWeightless bool `json:"refuse_weightless,omitempty"`
-	// Rate bounds the starts of all workers in any period of its length.
+	// Rate limits how many jobs start in any period, across all workers; the zero Rate is no limit.
 	Rate job.Rate `json:"rate,omitzero"`
-	// Shards is the number of shards, at most 100. Workers that start jobs of different shards don't wait for each other.
-	// Jobs keep their order only within a shard. 0 is 1 for workers, and the registered number for enqueuers. Reshard or hipq
-	// init applies a new number; until then workers skip the queue.
-	Shards int `json:"-"`
-	// Concurrency bounds the queue's running jobs on one host; 0 is the worker's own bound.
-	Concurrency int `json:"concurrency,omitempty"`
-	// Order says which due job starts first.
-	Order job.Order `json:"order,omitempty"`
-	// PriorityOrder says which priority starts first.
-	PriorityOrder job.PriorityOrder `json:"priority_order,omitempty"`
-	// DefaultPriority is for types that are missing from every config's Types; nil is the registered value, else 100.
+	// Shards is the number of shards, at most 100. Workers on different shards don't block each other; jobs keep their order
+	// only within a shard. 0 means 1 for workers, and the database's number for applications. hipq init applies a new number;
+	// until then workers skip the queue.
+	Shards int `json:"-" key:"shards" from:"1" to:"100" default:"1"`
+	// Concurrency is how many of the queue's jobs may run at once on one host; 0 means the worker's limit.
+	Concurrency int `json:"concurrency,omitempty" key:"concurrency" from:"1" to:"10000"`
+	// Order decides which due job starts first; empty means job.ByPriority.
+	Order job.Order `json:"order,omitempty" key:"order" words:"priority schedule"`
+	// PriorityOrder says whether low or high priorities come first; empty means job.LowestFirst.
+	PriorityOrder job.PriorityOrder `json:"priority_order,omitempty" key:"priority_order" words:"lowest highest"`
+	// DefaultPriority applies to types missing from Types. nil means the database's value, or else 100.
 	DefaultPriority *int `json:"default_priority,omitempty"`
-	// DefaultTimeout is the same in whole seconds; 0 is the registered value, else one day.
+	// DefaultTimeout is in whole seconds. 0 means the database's value, or else a day.
 	DefaultTimeout time.Duration `json:"default_timeout,omitempty"`
-	// DefaultRetry is the same; nil is the registered value, else job.DefaultRetry.
+	// DefaultRetry: nil means the database's value, or else job.DefaultRetry.
 	DefaultRetry *job.RetryPolicy `json:"default_retry,omitempty"`
-	// StrictTypes makes hipq enqueue and stored procedures, not the library or plain SQL, refuse types that the config lacks.
-	StrictTypes bool `json:"strict_types,omitempty"`
-	// Location is the time zone of the windows.
+	// StrictTypes makes hipq enqueue and stored procedures refuse unconfigured types. The library and plain SQL ignore it.
+	StrictTypes bool `json:"strict_types,omitempty" key:"strict_types" inherits:"strict_types"`
+	// Location is the time zone of the time windows; nil means UTC.
 	Location *time.Location `json:"-"`
-	// KeepFinished and KeepFailed are how long purge keeps jobs without and with error, in whole seconds; 0: default.
-	KeepFinished, KeepFailed time.Duration `json:"-"`
+	// KeepFinished is how long purge keeps finished jobs, in whole seconds; 0 means the default.
+	KeepFinished time.Duration `json:"-" key:"keep_finished" whole:"1s" default:"14d"`
+	// KeepFailed is the same for failed ones.
+	KeepFailed time.Duration `json:"-" key:"keep_failed" whole:"1s" default:"90d"`
 }
 
 // DiscardAtOnce is a retention: the transaction that makes a job final deletes it.
@@ -160,7 +158,7 @@ const (
 	DefaultKeepFailed   = 90 * 24 * time.Hour
 )
 
-// Table is the queue as schema.Migrate expects it.
+// Table returns the queue in the form that schema.Migrate takes.
 func (o Options) Table() schema.Queue {
 	order := schema.OrderLowest
 	switch {

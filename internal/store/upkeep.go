@@ -122,10 +122,8 @@ func (q *Queue) otherMayStart(ctx context.Context, ofTypes string, args []any) (
 	query := "SELECT " + q.db.SQL.TimeText(q.db.SQL.NowSQL) + ", " + q.db.SQL.TimeText("MAX(asked_time)") +
 		", EXISTS (SELECT 1 FROM " + q.table + " " + q.ClaimIndex() + " WHERE " + schema.Runs + ") FROM " + q.table + " " + q.ClaimIndex() +
 		" WHERE status = 'throttled' AND" + q.inShards() + " AND part = 'line' AND NOT (" + ofTypes + ")"
-	if err := q.db.SQL.Read(ctx, engine.Query{SQL: query, Args: args, Scan: engine.Row(&now, &asked, &is)}); err != nil {
-		return false, fmt.Errorf("look at the line of %s: %w", q.Name, err)
-	}
-	return is || now.Sub(asked.Time).Abs() < claim.AskLasts, nil
+	err = q.db.SQL.Read(ctx, engine.Query{SQL: query, Args: args, Scan: engine.Row(&now, &asked, &is)})
+	return is || now.Sub(asked.Time).Abs() < claim.AskLasts, texts.Wrap(err, "look at the line of %s", q.Name)
 }
 
 // heldMost is among how many held jobs a poll looks for its types. If all are others', it assumes that more follow.
@@ -217,8 +215,6 @@ func (q *Queue) makeAvailable(ctx context.Context, from job.Status, where string
 // IDs reads a column of ids.
 func (q *Queue) IDs(ctx context.Context, tx *engine.Tx, query string, args ...any) (ids []any, err error) {
 	var found []int64
-	if err := tx.SelectContext(ctx, &found, query, args...); err != nil {
-		return nil, err
-	}
-	return engine.Args(found), nil
+	err = tx.SelectContext(ctx, &found, query, args...)
+	return engine.Args(found), err
 }

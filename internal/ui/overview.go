@@ -2,6 +2,7 @@ package ui
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"strings"
 	"time"
@@ -186,22 +187,16 @@ func (p workersPage) Silent(w workers.Row) bool {
 	return silent
 }
 
-func (s *Server) metricsPage(v *view) error {
-	metrics, err := s.measured(v.r.Context())
-	if err != nil {
-		return err
+// showing serves what one function reads.
+func showing[T any](page, title, live string, read func(context.Context) (T, error)) func(*view) error {
+	return func(v *view) error {
+		data, err := read(v.r.Context())
+		if err != nil {
+			return err
+		}
+		v.Live = live
+		return v.show(page, title, data)
 	}
-	v.Live = "metrics"
-	return v.show("metrics", "Metrics", metrics)
-}
-
-func (s *Server) schedules(v *view) error {
-	all, err := s.Schedules(v.r.Context())
-	if err != nil {
-		return err
-	}
-	v.Live = "*"
-	return v.show("schedules", "Schedules", all)
 }
 
 // Of writes the number of jobs of a status; empty if there is none.

@@ -35,16 +35,13 @@ func (r *Table) Pass(ctx context.Context, w Worker) error {
 
 func (r *Table) insert(ctx context.Context, w Worker, state string, lockFor time.Duration, happened ...activity.State) error {
 	entries := texts.Map(happened, w.entry)
+	serves, _ := json.Marshal(w.Serves) // texts by names
 	err := r.db.SQL.Tx(ctx, func(tx *engine.Tx) error {
-		serves, err := json.Marshal(w.Serves)
-		if err != nil {
-			return err
-		}
 		now, end, started := engine.At(tx.Now), engine.Time{}, sql.NullInt64{}
 		if state != "working" {
 			end, started.Valid = now, true
 		}
-		_, err = tx.ExecContext(ctx, "INSERT INTO "+r.db.Workers()+" (id, host, pid, state, slots, start_time, heartbeat, lock_until, end_time, started, process, by_hand, serves)"+
+		_, err := tx.ExecContext(ctx, "INSERT INTO "+r.db.Workers()+" (id, host, pid, state, slots, start_time, heartbeat, lock_until, end_time, started, process, by_hand, serves)"+
 			" VALUES (?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?)", w.ID, w.Host, w.PID, state, now, now, engine.At(tx.Now.Add(lockFor)), end, started,
 			cmp.Or(w.Process, activity.None), w.ByHand, string(serves))
 		if engine.IsDuplicate(err) {
@@ -104,10 +101,8 @@ func (r *Table) Dead(ctx context.Context, w Worker) (found []Dead, err error) {
 	query := "SELECT id, host, pid, process, " + r.db.SQL.TimeColumns("heartbeat") + ", lock_until <= (SELECT " + r.db.SQL.NowSQL + ") AS expired FROM " +
 		r.db.Workers() + " " + r.db.SQL.Index(r.db.Workers(), "state") +
 		" WHERE state = 'working' AND (lock_until <= (SELECT " + r.db.SQL.NowSQL + ") OR host = ? AND process <> ?)"
-	if err := r.db.SQL.SelectContext(ctx, &found, query, w.Host, activity.None); err != nil {
-		return nil, fmt.Errorf("look for dead workers: %w", err)
-	}
-	return slices.DeleteFunc(found, func(d Dead) bool { return !d.Expired && !d.isGone(w) }), nil
+	err = r.db.SQL.SelectContext(ctx, &found, query, w.Host, activity.None)
+	return slices.DeleteFunc(found, func(d Dead) bool { return !d.Expired && !d.isGone(w) }), texts.Wrap(err, "look for dead workers")
 }
 
 // isGone says whether it was a process of w's host that is gone. Copies of a host differ only by name.

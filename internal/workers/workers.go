@@ -245,18 +245,12 @@ func (r *Table) TakeSlots(ctx context.Context, w Worker, wishes map[string]SlotW
 			}
 		}
 		own := maps.Clone(got)
-		delete(own, "") // that is the column slots
-		lanes, err := json.Marshal(own)
-		if err != nil {
-			return err
-		}
+		delete(own, "")               // that is the column slots
+		lanes, _ := json.Marshal(own) // numbers by names
 		return tx.Write(ctx, "UPDATE "+r.db.Workers()+" SET slots = ?, lanes = ?, accepting = ?, wants = ? WHERE id = ? AND state = 'working'",
 			got[""], string(lanes), accepting, wants, w.ID)
 	})
-	if err != nil {
-		return nil, nil, fmt.Errorf("claim slots on this host: %w", err)
-	}
-	return got, served, nil
+	return got, served, texts.Wrap(err, "claim slots on this host")
 }
 
 // Others are what a worker needs to know of the live ones.

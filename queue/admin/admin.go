@@ -26,8 +26,7 @@ type Queue struct {
 // Registered returns all queues that the database knows, by name, without their types. It skips unreadable rows, with a
 // warning through the database's Warn. It doesn't check the queues' tables.
 func Registered(ctx context.Context, db *schema.DB) ([]queue.Options, error) {
-	list, err := store.Registered(ctx, db)
-	return texts.Map(list, func(o store.Options) queue.Options { return queue.Options(o) }), err
+	return store.Registered(ctx, db)
 }
 
 // Reasons why a job isn't changed, besides queue.ErrFinal and queue.ErrNotFound.

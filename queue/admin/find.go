@@ -100,9 +100,7 @@ type Filter struct {
 // where returns a filter's condition without the fingerprint and Among, and an index hint if an index serves it.
 func (q *Queue) where(by Filter) (w engine.Where, hint string) {
 	w, hint = q.indexed(by)
-	if by.Key != "" {
-		w.And("job_key = ?", by.Key)
-	}
+	engine.Is(&w, "job_key = ?", by.Key)
 	if by.Fingerprint != "" { // jobs without an error have no fingerprint
 		w.And("(error <> 'NONE' OR status IN ('failed', 'closed'))")
 	}
@@ -121,12 +119,8 @@ func (q *Queue) indexed(by Filter) (w engine.Where, hint string) {
 		w.And(mayHaveError)
 		hint = q.s.ClaimIndex()
 	}
-	if by.Place != 0 {
-		w.And("shard = ?", by.Place)
-	}
-	if by.Type != "" {
-		w.And("job_type = ?", by.Type)
-	}
+	engine.Is(&w, "shard = ?", by.Place)
+	engine.Is(&w, "job_type = ?", by.Type)
 	if by.Key != "" && by.Type != "" {
 		hint = q.s.Index("live")
 	}

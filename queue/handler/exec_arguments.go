@@ -169,9 +169,6 @@ var filters = sync.OnceValue(func() map[string]*regexp.Regexp {
 	return map[string]*regexp.Regexp{"awk": awk, "gawk": awk, "mawk": awk, "nawk": awk, "sed": regexp.MustCompile(`^-l$`)}
 })
 
-// joiners read all their arguments as text of a shell, or as commands.
-func joiners() []string { return []string{"ssh", "rsh", "watch", "parallel", "sqlite", "make"} }
-
 // code returns why a job's value after these words may be code to a program, or "". It rather refuses too much.
 func code(before []string) string {
 	before = unquoted(before)
@@ -186,7 +183,7 @@ func code(before []string) string {
 			if i++; strings.HasSuffix(name, "sh") && slices.ContainsFunc(before[first:i], func(option string) bool { return strings.HasPrefix(option, "-") && strings.HasSuffix(option, "c") }) {
 				i++ // the script's $0, often sh
 			}
-		case wraps && slices.Contains(joiners(), name):
+		case wraps && slices.Contains([]string{"ssh", "rsh", "watch", "parallel", "sqlite", "make"}, name): // all their arguments
 			return fmt.Sprintf("is read as commands by %s", name)
 		case wraps && between != nil:
 			if i = skip(between, before, first); i == len(before) {

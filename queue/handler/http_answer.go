@@ -99,7 +99,6 @@ func headerLines(header http.Header, secret func(name string) bool) string {
 }
 
 var (
-	// title matches a page's title.
 	title = texts.Pattern(`(?is)<title\b[^>]*>(.*?)</title`)
 	// unseen matches what readers don't see, such as tags.
 	unseen = texts.Pattern(`(?is)<(?:script\b.*?</script|style\b.*?</style|title\b.*?</title|!--.*?--|[^>]*)>`)

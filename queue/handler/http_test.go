@@ -25,7 +25,6 @@ import (
 
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/handling"
-	"github.com/hipq/hipq/internal/process/processtest"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -396,7 +395,7 @@ func TestHTTPAfterTheLock(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
 	o := h.Handle(handling.With(ctx, handling.Hooks{Look: func() { cancel(errors.New("lock lost")) }}), testJob())
-	processtest.Eventually(t, "a connection was made", func() bool { return between.opened.Load() > 0 })
+	dbtest.Eventually(t, "a connection was made", func() bool { return between.opened.Load() > 0 })
 	dbtest.Ensure(t, !asked.Load() && o.Verdict == job.TryAgain && o.Error == "lock lost", "asked: %t, %+v", asked.Load(), o)
 }
 

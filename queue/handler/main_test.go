@@ -14,7 +14,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/hipq/hipq/internal/dbtest"
-	"github.com/hipq/hipq/internal/process/processtest"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -25,7 +24,7 @@ func TestMain(m *testing.M) {
 		if role := map[string]func([]string) error{
 			"guard":        func(args []string) error { return handler.ServeGuard(os.Stdin, args) },
 			"echo":         echoProgram,
-			"escape":       processtest.Escape,
+			"escape":       dbtest.Escape,
 			"flood":        flood,
 			"keyring":      withKeyring,
 			"stream":       streamProgram,

@@ -18,6 +18,7 @@ import (
 
 	"github.com/hipq/hipq/internal/files"
 	"github.com/hipq/hipq/internal/guard"
+	"github.com/hipq/hipq/internal/texts"
 )
 
 const (
@@ -132,10 +133,7 @@ func (p *Program) checkFiles() error {
 	if path, err = p.executable(path); err != nil {
 		return fmt.Errorf("%s: %w", path, p.apart(err))
 	}
-	if err = p.checkScript(path); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	return nil
+	return texts.Wrap(p.checkScript(path), "%s", path)
 }
 
 // executable returns an executable file's path, relative to the current directory.
@@ -236,10 +234,10 @@ func isText(begin []byte) bool {
 // Extend as Renewed. When the worker has ended, Close kills running programs and what they left, and ends the guard; its error
 // names processes that couldn't be killed.
 //
-// A process that is only a worker calls Adopt and KillIfLate once, before the first program starts. With Adopt, Close finds all
-// processes that programs leave behind (Linux only): all later children of this process count as such. With KillIfLate, Linux
-// kills this process if it is still starting a program when its lock is about to end. A process that was stopped in that moment
-// would otherwise start a job of another worker.
+// A process that is only a worker calls Alone once, before the first program starts. On Linux, Close then finds all processes
+// that programs leave behind: all later children of this process count as such. And Linux kills this process if it is still
+// starting a program when its lock is about to end. A process that was stopped in that moment would otherwise start a job of
+// another worker.
 //
 // A nil Guard guards nothing. A Guard is safe for concurrent use. Its other methods are for this package.
 type Guard = guard.Guard

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/dbtest"
-	"github.com/hipq/hipq/internal/process/processtest"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -107,9 +106,9 @@ func TestUserIsStopped(t *testing.T) {
 	e := sh(fmt.Sprintf(`trap '' TERM; sh -c 'trap "" TERM; echo $$ >%[1]s/child; sleep 60; :' & echo $$ >%[1]s/pid; wait; sleep 60`, dir))
 	e.User, e.Grace, e.Limits = "nobody", 200*time.Millisecond, handler.Limits{OpenFiles: 64}
 	var pid, child int
-	wantKilled(t, e.Grace, handleUntil(t, e, func() { pid, child = processtest.Number(t, dir+"/pid"), processtest.Number(t, dir+"/child") }))
-	processtest.EventuallyGone(t, "the program", pid)
-	processtest.EventuallyGone(t, "its child", child)
+	wantKilled(t, e.Grace, handleUntil(t, e, func() { pid, child = dbtest.Number(t, dir+"/pid"), dbtest.Number(t, dir+"/child") }))
+	dbtest.EventuallyGone(t, "the program", pid)
+	dbtest.EventuallyGone(t, "its child", child)
 }
 
 // TestForeignPrograms: Root refuses programs and scripts that another user owns or can write, unless they run as that user.

@@ -13,13 +13,13 @@ import (
 // to seconds, and FileSize to 512 bytes.
 type Limits struct {
 	// Memory is the address space in bytes; programs often reserve far more than they use.
-	Memory int64
+	Memory int64 `key:"memory" from:"1MiB"`
 	// OpenFiles is the number of open files.
-	OpenFiles int
+	OpenFiles int `key:"open_files" from:"8"`
 	// CPU is processor time. At the limit a process gets XCPU, and after 5 s more of processor time KILL.
-	CPU time.Duration
+	CPU time.Duration `key:"cpu" from:"1s" whole:"1s"`
 	// FileSize is the largest file, in bytes.
-	FileSize int64
+	FileSize int64 `key:"file_size" from:"1KiB"`
 }
 
 // lastCPU is how much processor time a process has to end after its limit.

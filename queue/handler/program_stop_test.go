@@ -18,7 +18,6 @@ import (
 
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/handling"
-	"github.com/hipq/hipq/internal/process/processtest"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -67,8 +66,8 @@ func TestExecStops(t *testing.T) {
 			e.Dir, e.Grace = t.TempDir(), c.grace
 			var pid, child int
 			o := handleUntil(t, e, func() {
-				pid, child = processtest.Number(t, e.Dir+"/pid"), processtest.Number(t, e.Dir+"/child")
-				processtest.Eventually(t, "it is stopped", func() bool { // of two pending signals, TERM comes first
+				pid, child = dbtest.Number(t, e.Dir+"/pid"), dbtest.Number(t, e.Dir+"/child")
+				dbtest.Eventually(t, "it is stopped", func() bool { // of two pending signals, TERM comes first
 					stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 					return err != nil || name != "stopped" || strings.Contains(string(stat), ") T ")
 				})
@@ -79,8 +78,8 @@ func TestExecStops(t *testing.T) {
 				dbtest.Ensure(t, o.Verdict == job.TryAgain && o.Error == "timeout after 30s" && o.Ran <= 20*time.Second, "%+v", o)
 			}
 			dbtest.Ensure(t, strings.HasSuffix(o.Output, c.said), "output %q", o.Output) // some shells also report their child's end
-			processtest.EventuallyGone(t, "the program", pid)
-			processtest.EventuallyGone(t, "its child", child)
+			dbtest.EventuallyGone(t, "the program", pid)
+			dbtest.EventuallyGone(t, "its child", child)
 		})
 	}
 }
@@ -91,7 +90,7 @@ func TestExecGraceByDefault(t *testing.T) {
 		dir := t.TempDir()
 		e := sh(fmt.Sprintf(`trap 'sleep 0.3; echo ended in order; exit 0' TERM; echo $$ >%s/pid; while :; do sleep 0.01; done 2>/dev/null`, dir))
 		e.Grace = grace
-		o := handleUntil(t, e, func() { processtest.Number(t, dir+"/pid") })
+		o := handleUntil(t, e, func() { dbtest.Number(t, dir+"/pid") })
 		dbtest.Ensure(t, strings.HasSuffix(o.Output, says) && (grace == 0 || !strings.Contains(o.Output, "in order")), "%s: %q", grace, o.Output)
 	}
 }
@@ -104,7 +103,7 @@ func TestExecLeftovers(t *testing.T) {
 			o := sh(fmt.Sprintf(`sleep 60 & echo $! >%s/child; echo out; %s%s`, dir, wait, end)).Handle(t.Context(), testJob())
 			dbtest.Ensure(t, strings.HasPrefix(o.Output, "out\n") && o.Ran <= 20*time.Second, "%s: %+v", end, o)
 			dbtest.Ensure(t, (o.Verdict == job.Finished) == (end == "exit 0"), "%s: %s", end, o.Verdict)
-			processtest.EventuallyGone(t, "the child", processtest.Number(t, dir+"/child"))
+			dbtest.EventuallyGone(t, "the child", dbtest.Number(t, dir+"/child"))
 		}
 	}
 }
@@ -117,8 +116,8 @@ func TestExecHeldPipe(t *testing.T) {
 		j := testJob()
 		j.Data = strings.Repeat("x", job.MaxDataBytes) // it holds stdin too, and doesn't read
 		o := sh(script).Handle(t.Context(), j)
-		pid := processtest.Number(t, file)
-		dbtest.Ensure(t, processtest.Alive(pid), "the grandchild didn't escape; the test shows nothing")
+		pid := dbtest.Number(t, file)
+		dbtest.Ensure(t, dbtest.Alive(pid), "the grandchild didn't escape; the test shows nothing")
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 		dbtest.Ensure(t, o.Verdict == job.Failed && o.Output == "out\n" && o.Ran <= 20*time.Second, "%+v", o)
 	}
@@ -188,7 +187,7 @@ func TestKilledInVain(t *testing.T) {
 				defer close(returned)
 				ended <- h.Handle(ctx, testJob())
 			}()
-			pid := processtest.Number(t, file)
+			pid := dbtest.Number(t, file)
 			defer hold(t, pid)()
 			cancel(errors.New("timeout after 30s"))
 			want := fmt.Sprintf("timeout after 30s; process %d still runs: it was killed but has not ended", pid)
@@ -205,7 +204,7 @@ func TestStreamCloseInVain(t *testing.T) {
 	o := within(t, s, testJob(), 20*time.Second)
 	wantFinished(t, o)
 	pid := dbtest.Must(strconv.Atoi(o.Result))(t)
-	defer processtest.EventuallyGone(t, "the program", pid)
+	defer dbtest.EventuallyGone(t, "the program", pid)
 	defer hold(t, pid)()
 	closed := make(chan struct{})
 	go func() {
@@ -226,7 +225,7 @@ func hold(t *testing.T, pid int) (release func()) {
 	dbtest.OK(t, tracer.Start())
 	release = func() { _, _ = tracer.Process.Kill(), tracer.Wait() }
 	said := ""
-	processtest.Eventually(t, "the process is traced", func() bool {
+	dbtest.Eventually(t, "the process is traced", func() bool {
 		text, _ := os.ReadFile(held)
 		said = strings.TrimSpace(string(text))
 		return said != ""

@@ -15,7 +15,6 @@ import (
 
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/handling"
-	"github.com/hipq/hipq/internal/process/processtest"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -120,7 +119,7 @@ func TestStreamClosesInput(t *testing.T) {
 	s.Grace = 100 * time.Millisecond
 	closed := filepath.Join(t.TempDir(), "closed")
 	wantFinished(t, within(t, s, jobOf(1, task{CloseIn: closed}), 20*time.Second))
-	processtest.Number(t, closed)
+	dbtest.Number(t, closed)
 	wantFinished(t, within(t, s, jobOf(2, task{}), 20*time.Second))
 	j := testJob()
 	j.Data = strings.Repeat("x", job.MaxDataBytes)
@@ -135,8 +134,8 @@ func TestStreamHeldPipe(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "escaped")
 	s := shStream(t, fmt.Sprintf(`'%s' escape '%s' & while ! [ -s '%[2]s' ]; do sleep 0.01; done; read -r line; printf '{"id":7,"outcome":"finished"}'`, os.Args[0], file))
 	o := within(t, s, testJob(), 20*time.Second)
-	pid := processtest.Number(t, file)
-	dbtest.Ensure(t, processtest.Alive(pid), "the grandchild didn't escape; the test shows nothing")
+	pid := dbtest.Number(t, file)
+	dbtest.Ensure(t, dbtest.Alive(pid), "the grandchild didn't escape; the test shows nothing")
 	_ = syscall.Kill(pid, syscall.SIGKILL)
 	dbtest.Ensure(t, o.Verdict == job.Finished, "%+v", o)
 
@@ -216,16 +215,16 @@ func TestStreamGuardWorkerStopped(t *testing.T) {
 	worker.Stderr = os.Stderr
 	dbtest.OK(t, worker.Start())
 	defer func() { _, _ = worker.Process.Kill(), worker.Wait() }()
-	program := processtest.Number(t, dir+"/program")
-	end := time.Unix(0, int64(processtest.Number(t, dir+"/end")))
+	program := dbtest.Number(t, dir+"/program")
+	end := time.Unix(0, int64(dbtest.Number(t, dir+"/end")))
 	dbtest.OK(t, worker.Process.Signal(syscall.SIGSTOP))
-	processtest.EventuallyGone(t, "the program", program)
+	dbtest.EventuallyGone(t, "the program", program)
 	alive, err := os.Stat(dir + "/alive")
 	dbtest.OK(t, err)
 	late := alive.ModTime().Sub(end)
 	dbtest.Ensure(t, late <= 0, "it lived %s longer than the lock", late)
 	dbtest.OK(t, worker.Process.Signal(syscall.SIGCONT))
-	processtest.Eventually(t, "the worker tells of its job", func() bool {
+	dbtest.Eventually(t, "the worker tells of its job", func() bool {
 		_, err := os.Stat(dir + "/outcome")
 		return err == nil
 	})

@@ -21,7 +21,6 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/dbtest"
-	"github.com/hipq/hipq/internal/process/processtest"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -468,7 +467,7 @@ func TestStreamStartsAgain(t *testing.T) {
 		cancel()
 		<-done
 	}()
-	processtest.Number(t, born)
+	dbtest.Number(t, born)
 	began := time.Now()
 	crashes := task{SleepMS: 200, Silent: true, Exit: &crash}
 	for _, o := range outcomes(t, s, jobOf(2, crashes), jobOf(3, crashes), jobOf(4, crashes)) {

@@ -163,14 +163,14 @@ const (
 // RetryPolicy decides after an error whether and when a job runs again.
 type RetryPolicy struct {
 	// Attempts counts all attempts, including the first; 1 means no retry.
-	Attempts int `json:"attempts"`
+	Attempts int `json:"attempts" key:"attempts" from:"1"`
 	// Delay is the time before the second attempt.
-	Delay time.Duration `json:"delay"`
+	Delay time.Duration `json:"delay" key:"delay"`
 	// Backoff is Fixed (the default) or Exponential: the delay doubles each time, up to MaxDelay.
-	Backoff  Backoff       `json:"backoff"`
-	MaxDelay time.Duration `json:"max_delay"`
+	Backoff  Backoff       `json:"backoff" key:"backoff" words:"fixed exponential"`
+	MaxDelay time.Duration `json:"max_delay" key:"max_delay"`
 	// Jitter lengthens each delay at random by up to this fraction; 0.1 means up to 10 %.
-	Jitter float64 `json:"jitter"`
+	Jitter float64 `json:"jitter" key:"jitter"`
 }
 
 // DefaultRetry applies where the config has no policy.

@@ -14,10 +14,10 @@ import (
 type ThrottleGroups struct {
 	// By is GroupByType, or GroupByData and the path to a value in data that are a JSON object: data.customer.region. A job
 	// without the value is in no group.
-	By string `json:"by"`
+	By string `json:"by" key:"by"`
 	// Limits bound the sum of throttle factors of a group's locked and running jobs, by the group's value. OtherGroups is for
 	// all other values. Missing or below 1 means no limit.
-	Limits map[string]int `json:"limits"`
+	Limits map[string]int `json:"limits" key:"limits" from:"1"`
 }
 
 // Values of By, and the key of the limit for groups without their own.

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -88,10 +89,7 @@ func (s Schedule) Check() error {
 	case s.Missed != "" && !slices.Contains(allMissed, s.Missed):
 		return fmt.Errorf("%w: missed %q of %s is not one of skip, latest, all", ErrInvalid, s.Missed, s.Name)
 	}
-	if err := s.Job.Check(); err != nil {
-		return fmt.Errorf("schedule %s: %w", s.Name, err)
-	}
-	return nil
+	return texts.Wrap(s.Job.Check(), "schedule %s", s.Name)
 }
 
 // KeyOf returns the key of a slot's job if the schedule has none: NAME@SLOT in UTC, for example nightly@2026-11-22T02:30:00Z.
@@ -102,10 +100,7 @@ func (s Schedule) KeyOf(slot time.Time) string {
 // JobOf returns a slot's job. It is due at the slot plus the jitter.
 func (s Schedule) JobOf(slot time.Time) job.Params {
 	j := s.Job
-	j.In, j.At = 0, slot.Add(s.jitterOf(slot))
-	if j.Key == "" {
-		j.Key = s.KeyOf(slot)
-	}
+	j.In, j.At, j.Key = 0, slot.Add(s.jitterOf(slot)), cmp.Or(j.Key, s.KeyOf(slot))
 	return j
 }
 

@@ -170,7 +170,6 @@ func (f field) parse(text string) (n numbers, err error) {
 	return n, nil
 }
 
-// refuse returns an error that quotes the invalid text.
 func (f field) refuse(text string) error {
 	return fmt.Errorf("%s %.40q is neither *, nor a number from %d to %d, nor a range or a list of numbers and ranges", f.name, text, f.low, f.high)
 }
@@ -265,7 +264,6 @@ func (s Spec) Next(after time.Time, zone *time.Location) time.Time {
 // onClocks returns what a zone's clocks show, as if in UTC.
 func onClocks(t time.Time, zone *time.Location) time.Time { return t.UTC().Add(offset(t, zone)) }
 
-// offset returns a zone's offset from UTC.
 func offset(t time.Time, zone *time.Location) time.Duration {
 	_, seconds := t.In(zone).Zone()
 	return time.Duration(seconds) * time.Second

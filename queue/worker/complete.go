@@ -37,9 +37,9 @@ func (p Params) complete() (Params, error) {
 	p.LockFor = cmp.Or(p.LockFor, DefaultOptions.LockFor)
 	p.Grace = max(0, cmp.Or(p.Grace, DefaultOptions.Grace))
 	p.Poll = max(cmp.Or(p.Poll, DefaultOptions.Poll), 10*time.Millisecond)
-	if p.Log == nil {
-		p.Log = slog.New(slog.DiscardHandler)
-	}
+	p.Log = cmp.Or(p.Log, slog.New(slog.DiscardHandler))
+	p.ID = cmp.Or(p.ID, uuid.Must(uuid.NewV7()).String())
+	p.PID = cmp.Or(p.PID, os.Getpid())
 	var err error
 	p.Queues = slices.Clone(p.Queues)
 	for i, q := range p.Queues {
@@ -47,15 +47,11 @@ func (p Params) complete() (Params, error) {
 			return p, fmt.Errorf("%w: %w", ErrParams, err)
 		}
 	}
-	if p.ID == "" {
-		p.ID = uuid.Must(uuid.NewV7()).String()
-	}
 	if p.Host == "" {
 		if p.Host, err = os.Hostname(); err != nil {
 			return p, fmt.Errorf("find out this host's name: %w", err)
 		}
 	}
-	p.PID = cmp.Or(p.PID, os.Getpid())
 	return p, nil
 }
 

@@ -232,5 +232,5 @@ func TestZeroOptions(t *testing.T) {
 	w := dbtest.Must(newWorker(Params{Queues: []Queue{{Queue: q}}}))(t)
 	dbtest.Same(t, w.Options, DefaultOptions, "worker")
 	want := queue.Options{Name: "emails", Location: time.UTC, KeepFinished: queue.DefaultKeepFinished, KeepFailed: queue.DefaultKeepFailed}
-	dbtest.Ensure(t, reflect.DeepEqual(queue.Options(q.Options), want), "queue: %+v", q.Options)
+	dbtest.Ensure(t, reflect.DeepEqual(q.Options, want), "queue: %+v", q.Options)
 }

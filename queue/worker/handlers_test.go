@@ -19,7 +19,6 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/handling"
 	"github.com/hipq/hipq/internal/process"
-	"github.com/hipq/hipq/internal/process/processtest"
 	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
@@ -176,7 +175,7 @@ func TestStraysAreKilledFirst(t *testing.T) {
 		s.exec("UPDATE shop_workers SET host = 'there' WHERE id = ?", dead[theirs])
 		s.exec("DELETE FROM shop_workers WHERE id = ?", dead[unknown])
 		p := s.worker(all(func(_ context.Context, j *job.Job) error {
-			lives := processtest.Alive(strays[j.ID])
+			lives := dbtest.Alive(strays[j.ID])
 			dbtest.Ensure(s.t, lives == (j.ID == ids[unknown]), "job %d of %d is started again, and the stray of its worker lives: %t", j.ID, ids, lives)
 			return nil
 		}))
@@ -192,7 +191,7 @@ func (s shop) stray(workerID string) (pid int) {
 	out := dbtest.Must(exec.Command("sh", "-c", `HIPQ_WORKER_ID="$0" sleep 60 >/dev/null 2>&1 & echo $!`, workerID).Output())(s.t)
 	pid = dbtest.Must(strconv.Atoi(strings.TrimSpace(string(out))))(s.t)
 	s.t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
-	processtest.Eventually(s.t, "the stray", func() bool { return process.HasInEnvironment(pid, "HIPQ_WORKER_ID="+workerID) })
+	dbtest.Eventually(s.t, "the stray", func() bool { return process.HasInEnvironment(pid, "HIPQ_WORKER_ID="+workerID) })
 	return pid
 }
 

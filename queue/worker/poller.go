@@ -74,7 +74,6 @@ func (p *poller) poll() {
 // waitingEvery is how often a source is polled while its jobs wait for room that others may make.
 const waitingEvery = 150 * time.Millisecond
 
-// every returns how often a source is polled.
 func (p *poller) every(s *source) time.Duration {
 	switch {
 	case !p.accepting() || s.gone != nil:

@@ -125,7 +125,7 @@ func TestRefusesOtherLayouts(t *testing.T) {
 				dbtest.Ensure(s.t, errors.Is(err, layout.is) && done == (worker.Summary{}),
 					"%s, %s %+d: %+v, %v", name, layout.table, layout.by, done, err)
 			}
-			_, err := queue.Open(s.t.Context(), (*store.Queue)(s.unchecked()).DB(), queue.Options(s.emails.Options))
+			_, err := queue.Open(s.t.Context(), (*store.Queue)(s.unchecked()).DB(), s.emails.Options)
 			dbtest.Ensure(s.t, errors.Is(err, layout.is), "open, %s %+d: %v", layout.table, layout.by, err)
 			s.exec("UPDATE hipq_tables SET version = version - ? WHERE table_name = ?", layout.by, layout.table)
 		}
@@ -155,7 +155,7 @@ func (s shop) unchecked() *queue.Queue {
 	s.t.Helper()
 	db := dbtest.Must(schema.Open(s.t.Context(), schema.Options{Driver: s.driver, Path: s.source, DSN: s.source}, schema.Named("shop")))(s.t)
 	s.t.Cleanup(func() { _ = db.Close() })
-	return dbtest.Must(queue.New(db, queue.Options(s.emails.Options)))(s.t)
+	return dbtest.Must(queue.New(db, s.emails.Options))(s.t)
 }
 
 func TestRunUntilDoneRefuses(t *testing.T) {

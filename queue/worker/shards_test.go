@@ -97,7 +97,7 @@ func TestWorkersStayAtHome(t *testing.T) {
 		}
 		there := s
 		there.db = dbtest.Open(s.t, s.driver, s.source)
-		there.emails = dbtest.Must(queue.New(there.db, queue.Options(s.emails.Options)))(s.t)
+		there.emails = dbtest.Must(queue.New(there.db, s.emails.Options))(s.t)
 		a, b := work(s, "low", low), work(there, "high", high)
 		a.ended()
 		b.ended()

@@ -26,8 +26,7 @@ type source struct {
 	// resting says until when the handlers of some types can't begin any job.
 	resting map[string]time.Time
 	lane    *lane
-	// shards are the queue's shards, by number.
-	shards []*shard
+	shards  []*shard
 	// among is how many workers start such jobs now, if they share what they read ahead. nth is which of them this one is.
 	among, nth int
 	// counted is the number of rounds so far that could start jobs.

@@ -17,20 +17,20 @@ import (
 // Options bound a worker's load. They match the config's worker section. 0 means the value of DefaultOptions.
 type Options struct {
 	// Concurrency is how many jobs run at once on this host, across all of the instance's workers there.
-	Concurrency int
+	Concurrency int `key:"concurrency" from:"1" to:"10000"`
 	// Batch is how many jobs one round may start.
-	Batch int
+	Batch int `key:"batch" from:"1" to:"10000"`
 	// RunFor is how long the worker starts jobs.
-	RunFor time.Duration
+	RunFor time.Duration `key:"run_for" from:"1s"`
 	// Linger makes the worker poll until RunFor is over. Without Linger it ends when nothing is due.
-	Linger bool
+	Linger bool `key:"linger"`
 	// Poll is how often the worker looks for jobs that others have added, at least 10 ms. Jobs that this program adds by the
 	// worker's own Queue start at once.
-	Poll time.Duration
+	Poll time.Duration `key:"poll" from:"50ms"`
 	// LockFor is how long the worker's lock lasts without renewal.
-	LockFor time.Duration
+	LockFor time.Duration `key:"lock_for" from:"1s"`
 	// Grace is how long handlers may go on after they were told to stop; NoGrace means not at all.
-	Grace time.Duration
+	Grace time.Duration `key:"grace"`
 	// MaxJobs ends the worker after this many starts; 0 means no limit.
 	MaxJobs int
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/process"
-	"github.com/hipq/hipq/internal/process/processtest"
 	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue"
@@ -48,7 +47,7 @@ func TestDeadProcess(t *testing.T) {
 	suite(t, func(s shop) {
 		child := exec.Command("sleep", "600")
 		dbtest.OK(s.t, child.Start())
-		its := processtest.Identity(s.t, child.Process.Pid)
+		its := dbtest.Identity(s.t, child.Process.Pid)
 		s.t.Cleanup(func() { _ = child.Process.Kill() })
 		hold := func(id, host string) {
 			s.exec("UPDATE shop_workers SET host = ?, process = ?, lock_until = ? WHERE id = ?", host, its, engine.At(s.clock().Add(time.Hour)), id)

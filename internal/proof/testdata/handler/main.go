@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"syscall"
 	"time"
 
@@ -21,8 +22,9 @@ type job struct {
 	Token   string `json:"token"`
 	Data    struct {
 		Steps []struct {
-			Do string `json:"do"`
-			MS int    `json:"ms"`
+			Do   string `json:"do"`
+			MS   int    `json:"ms"`
+			Deaf bool   `json:"deaf"`
 		} `json:"steps"`
 	} `json:"job_data"`
 }
@@ -74,14 +76,18 @@ func main() {
 	}
 }
 
-// beat is how often a running handler writes a line, so that the last line of a killed handler shows when it still ran.
+// beat is how often a running handler writes a line, unless it takes long, so that the last line of a killed handler shows when it still ran.
 const beat = 10 * time.Millisecond
 
 func work(ledger *os.File, j job) string {
 	note(ledger, "start", j)
 	step := j.Data.Steps[min(j.Attempt, len(j.Data.Steps))-1]
-	for end := time.Now().Add(time.Duration(step.MS) * time.Millisecond); time.Until(end) > 0; note(ledger, "beat", j) {
-		time.Sleep(min(time.Until(end), beat))
+	if step.Deaf {
+		signal.Ignore(syscall.SIGTERM)
+	}
+	last := time.Duration(step.MS) * time.Millisecond
+	for end := time.Now().Add(last); time.Until(end) > 0; note(ledger, "beat", j) {
+		time.Sleep(min(time.Until(end), max(beat, last/1000)))
 	}
 	switch step.Do {
 	case "crash":

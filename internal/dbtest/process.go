@@ -1,7 +1,6 @@
 //go:build !windows
 
-// Package processtest is for tests that start and observe processes.
-package processtest
+package dbtest
 
 import (
 	"bytes"
@@ -16,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/process"
 )
 
@@ -36,7 +34,7 @@ func Eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(20 * time.Second)
 	for pause := time.Millisecond; !is(); pause = min(2*pause, 20*time.Millisecond) {
-		dbtest.Require(t, !time.Now().After(deadline), "not within 20s: %s", what)
+		Require(t, !time.Now().After(deadline), "not within 20s: %s", what)
 		time.Sleep(pause)
 	}
 }
@@ -94,6 +92,6 @@ func Identity(t *testing.T, pid int) string {
 	if len(own) == 0 {
 		t.Skip("no process knows of another here whether it is gone")
 	}
-	dbtest.Require(t, ok, "there is no process %d", pid)
+	Require(t, ok, "there is no process %d", pid)
 	return fmt.Sprintf("%s %d %d", strings.Join(own[:3], " "), pid, o.Born)
 }

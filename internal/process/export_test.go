@@ -1,0 +1,7 @@
+//go:build !windows
+
+package process
+
+const UsualFiles = usualFiles
+
+var KeepListed = keepListed
