@@ -24,6 +24,7 @@ const (
 	pagesFolder  = "../../docs/explanation"
 	campaignFile = "testdata/campaign.jsonl"
 	foundFile    = "testdata/found.jsonl"
+	othersFile   = "testdata/others.jsonl"
 )
 
 func (k kind) Title() string { return k.title }
@@ -138,6 +139,51 @@ func costsOf(t *testing.T, notes []string) (c costs) {
 	return c
 }
 
+// other is a turn of .ci/others; of several turns, what they have together.
+type other struct {
+	Queue, Settings, Version, MariaDB                   string
+	Jobs, Lost, Failed, Stuck, Doubled, Overlaps, Exits int
+	Again                                               map[string][]*float64 // nil if the job didn't run again
+	Waits                                               []float64             // the median and the longest
+}
+
+// After is when the jobs of killed processes ran again: the median and the longest.
+func (o other) After(killed string) string {
+	var times []float64
+	for _, seconds := range o.Again[killed] {
+		if seconds != nil {
+			times = append(times, *seconds)
+		}
+	}
+	if len(times) == 0 {
+		return "–"
+	}
+	slices.Sort(times)
+	return fmt.Sprintf("%.0f, %.0f s", times[len(times)/2], times[len(times)-1])
+}
+
+func (o other) Wait() string { return fmt.Sprintf("%.0f, %.0f s", o.Waits[0], o.Waits[1]) }
+
+func others(t *testing.T) (all []*other) {
+	for line := range strings.Lines(string(dbtest.Must(os.ReadFile(othersFile))(t))) {
+		var o other
+		dbtest.OK(t, json.Unmarshal([]byte(line), &o))
+		n := slices.IndexFunc(all, func(before *other) bool { return before.Queue == o.Queue && before.Settings == o.Settings })
+		if n < 0 {
+			all = append(all, &o)
+			continue
+		}
+		s := all[n]
+		s.Jobs, s.Lost, s.Failed, s.Stuck = s.Jobs+o.Jobs, s.Lost+o.Lost, s.Failed+o.Failed, s.Stuck+o.Stuck
+		s.Doubled, s.Overlaps, s.Exits = s.Doubled+o.Doubled, s.Overlaps+o.Overlaps, s.Exits+o.Exits
+		for killed, times := range o.Again {
+			s.Again[killed] = append(s.Again[killed], times...)
+		}
+		s.Waits[0], s.Waits[1] = max(s.Waits[0], o.Waits[0]), max(s.Waits[1], o.Waits[1])
+	}
+	return all
+}
+
 // find is a fault that the campaign has found, and the test that fails without its mend.
 // Commit is the one that failed, since the campaign runs on one.
 type find struct{ Turn, Commit, What, Test string }
@@ -216,7 +262,7 @@ func TestPage(t *testing.T) {
 	for _, name := range []string{"reliability.md", "performance.md"} {
 		var page strings.Builder
 		dbtest.OK(t, dbtest.Must(template.ParseFiles("testdata/"+name+".tmpl"))(t).Execute(&page, map[string]any{
-			"Kinds": kinds, "Rows": rows, "Scale": costsOf(t, scale), "Growths": growth, "Finds": finds(t),
+			"Kinds": kinds, "Rows": rows, "Scale": costsOf(t, scale), "Growths": growth, "Finds": finds(t), "Others": others(t),
 			"Mutants": strings.Count(string(dbtest.Must(os.ReadFile("../crash/mutants.sh"))(t)), "\nmutant "), "Hours": fmt.Sprintf("%.1f", seconds/3600), "Turns": ended, "Short": all - len(ofTurn) - ended, "All": all, "Commits": commits,
 		}))
 		file := filepath.Join(pagesFolder, name)

@@ -63,6 +63,11 @@ class Steady extends Job // of robust.py
     public function failed($e) { file_put_contents(getenv('STEADY'), "$this->name failed\n", FILE_APPEND); }
 }
 
+class Long extends Job // of others.py
+{
+    public function handle() { steady($this->name, $this->attempts(), fn () => null); }
+}
+
 class Slow extends Job // has one try
 {
     public function handle()

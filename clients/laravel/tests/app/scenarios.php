@@ -4,12 +4,16 @@
 $app = require __DIR__.'/shop.php';
 $app->make(Illuminate\Contracts\Console\Kernel::class)->bootstrap();
 
-use App\{Big, Dies, Encrypted, Exits, FailsOnTimeout, Gives, Leaks, Limited, LosesConnection, Many, MaxExceptions, OneTry, Order, Ordered, Overlaps, Plain, Quick, Releases,
+use App\{Big, Dies, Encrypted, Exits, FailsOnTimeout, Gives, Leaks, Limited, Long, LosesConnection, Many, MaxExceptions, OneTry, Order, Ordered, Overlaps, Plain, Quick, Releases,
     ReleasesTooOften, Skips, Slow, Steady, Throttles, TimesOut, Tries, Unique, UniqueUntil, Until, WithModel, WithoutModel};
 use Illuminate\Support\Facades\Bus;
 use Illuminate\Support\Facades\DB;
 
 [, $what, $count] = $argv + [2 => '', 1 => ''];
+if ($what === 'feed') {
+    feed(fn ($n) => Long::dispatch($n), fn () => DB::disconnect());
+    exit;
+}
 if ($what !== '') { // for tests other than that of the scenarios
     foreach (range(1, (int) ($count ?: 3)) as $n) {
         match ($what) {

@@ -38,13 +38,14 @@ class ShopConfig
                     Illuminate\Encryption\EncryptionServiceProvider::class, Illuminate\Filesystem\FilesystemServiceProvider::class,
                     Illuminate\Foundation\Providers\ConsoleSupportServiceProvider::class, Illuminate\Queue\QueueServiceProvider::class,
                     Hipq\Laravel\HipqServiceProvider::class, ShopProvider::class]],
-            'cache' => ['default' => 'database', 'prefix' => '', 'stores' => ['database' => ['driver' => 'database', 'table' => 'cache', 'connection' => null]]],
+            'cache' => ['default' => getenv('CACHE_DRIVER') ?: 'database', 'prefix' => '', 'stores' => ['database' => ['driver' => 'database', 'table' => 'cache', 'connection' => null],
+                'file' => ['driver' => 'file', 'path' => getenv('SHOP_DIR').'/app']]],
             'database' => ['default' => 'shop', 'connections' => ['shop' => $database + ['prefix' => '']], 'migrations' => 'migrations'],
             'logging' => ['default' => 'null', 'channels' => ['null' => ['driver' => 'monolog', 'handler' => Monolog\Handler\NullHandler::class]]],
             'queue' => ['default' => getenv('QUEUE_CONNECTION'), 'batching' => ['database' => 'shop', 'table' => 'job_batches'],
                 'failed' => ['driver' => getenv('QUEUE_CONNECTION') === 'hipq' ? 'null' : 'database-uuids', 'database' => 'shop', 'table' => 'failed_jobs'],
                 'connections' => ['hipq' => ['instance' => 'shop', 'config' => getenv('HIPQ_CONFIG'), 'command' => getenv('HIPQ') ?: 'hipq', 'type' => getenv('HIPQ_TYPE') ?: null],
-                    'database' => ['driver' => 'database', 'table' => 'jobs', 'queue' => 'default', 'retry_after' => 5]]],
+                    'database' => ['driver' => 'database', 'table' => 'jobs', 'queue' => 'default', 'retry_after' => (int) (getenv('RETRY_AFTER') ?: 5)]]],
             'view' => ['paths' => [], 'compiled' => sys_get_temp_dir()],
         ]));
         $app->detectEnvironment(fn () => 'testing');

@@ -14,6 +14,10 @@ $db = $kernel->getContainer()->get('doctrine')->getConnection();
 if ('count' === $what) {
     exit((string) $kernel->getContainer()->get('transport')->getMessageCount());
 }
+if ('feed' === $what) {
+    feed(fn ($n) => $bus->dispatch(new Work("steady $n", 'steady')), fn () => $db->close());
+    exit;
+}
 if ('' !== $what) { // for tests other than that of the scenarios
     for ($n = 1; $n <= $count; ++$n) {
         $bus->dispatch(new Work("$what $n", $what));

@@ -66,8 +66,9 @@ class ShopKernel extends Kernel
     {
         $loader->load(function (ContainerBuilder $container) {
             $hipq = 'hipq' === getenv('QUEUE');
+            $timeout = getenv('REDELIVER_TIMEOUT') ?: 5;
             $transport = fn (string $queue) => [
-                'dsn' => $hipq ? "hipq://$queue?instance=shop" : "doctrine://default?table_name=messages&queue_name=$queue&redeliver_timeout=5",
+                'dsn' => $hipq ? "hipq://$queue?instance=shop" : "doctrine://default?table_name=messages&queue_name=$queue&redeliver_timeout=$timeout",
                 'options' => $hipq ? array_filter(['type' => getenv('HIPQ_TYPE')]) : [],
                 'retry_strategy' => ['max_retries' => 2, 'delay' => 1000, 'multiplier' => 2] + (Kernel::VERSION_ID >= 70100 ? ['jitter' => 0] : []),
             ];
