@@ -21,7 +21,7 @@ VERSION = $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # These targets bring a server, so a test that finds none is a fault and not a reason to skip.
 export HIPQ_TEST_REQUIRE_MYSQL := 1
 
-.PHONY: help build demo test test-frameworks test-browser pictures test-engines race crash proof bench bench-galera lint prose vulnerabilities fmt install packaging sbom deb snapshot packages release clean
+.PHONY: help build demo test test-frameworks test-browser pictures test-engines race crash proof others bench bench-galera lint prose vulnerabilities fmt install packaging sbom deb snapshot packages release clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -87,6 +87,10 @@ crash: ## kill and stop workers and check that no job is lost, doubled, or held 
 proof: ## run the campaign of faults: about eight hours, in turns; TURNS='signals/*/*' chooses, TURNS='--short 3m' takes two hours
 	@.ci/clients faketime
 	.ci/proof $(TURNS)
+
+others: ## put other queues under the same faults as hipq: half an hour; TURNS='laravel/*' chooses
+	@.ci/clients
+	.ci/others $(TURNS)
 
 bench: ## measure throughput on a MariaDB with fsync on
 	.ci/with-mariadb --durable go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./internal/bench
