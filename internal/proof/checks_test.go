@@ -74,8 +74,17 @@ func (j *seen) String() string {
 	return b.String()
 }
 
-// judge checks the round, fails its test for each violation, and returns them.
-func (r *round) judge() (bad []string) {
+// judge fails the round's test for each violation, and returns them.
+func (r *round) judge() []string {
+	bad := r.violations()
+	for _, b := range bad[:min(len(bad), 20)] {
+		r.t.Error(b)
+	}
+	return bad
+}
+
+// violations checks the round.
+func (r *round) violations() (bad []string) {
 	jobs := dbtest.Must(r.see())(r.t)
 	bad = append(r.badTicks(), slices.Sorted(maps.Keys(r.over))...)
 	bad = append(append(bad, r.missing(jobs)...), r.tooMany(jobs)...)
@@ -84,11 +93,7 @@ func (r *round) judge() (bad []string) {
 			bad = append(bad, what+": "+j.String())
 		}
 	}
-	bad = append(append(append(bad, r.twice(jobs)...), r.left()...), append(r.neverSaid(), r.found...)...)
-	for _, b := range bad[:min(len(bad), 20)] {
-		r.t.Error(b)
-	}
-	return bad
+	return append(append(append(bad, r.twice(jobs)...), r.left()...), append(r.neverSaid(), r.found...)...)
 }
 
 // see reads everything.
