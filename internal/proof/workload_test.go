@@ -63,6 +63,10 @@ func (r *round) invent(rng *rand.Rand, n int) ask {
 		a.Steps = []step{{Do: "late"}, {Do: "fail", MS: 1500}, {Do: "done"}}
 		return a
 	}
+	if r.idle != nil && n%200 == 100 { // in signals
+		a.Steps = []step{{Do: "stop"}, {Do: "fail", MS: 1500}, {Do: "done"}}
+		return a
+	}
 	done, times := step{Do: "done", MS: rng.IntN(30)}, 1+rng.IntN(2)
 	switch p := rng.IntN(100); {
 	case p < 40:
