@@ -159,7 +159,7 @@ func (r *round) letGoOn(n note) {
 			r.inject("SIGSTOP of worker %d until another runs its job %d of %s", n.parent, n.id.id, n.queue)
 			r.harm(t)
 			r.pause(t, 2*lockFor)
-			r.idle.Excuse(time.Now().Add(4 * lockFor))
+			r.idle.Excuse(time.Now().Add(3 * lockFor))
 		}
 	}
 	query := fmt.Sprintf("SELECT COUNT(*) FROM proof_%s WHERE id = %d AND attempt > %d", n.queue, n.id.id, n.attempt)
