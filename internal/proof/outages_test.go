@@ -81,6 +81,9 @@ func outagesOf(r *round) {
 			time.Sleep(time.Duration(p.rng.IntN(2000)) * time.Millisecond)
 			u := p.rng.Float64() // most are short
 			last := time.Second + time.Duration(u*u*float64(3*lockFor-time.Second))
+			if n == 0 && r.number%3 == 1 { // no command may wait for so long
+				last = within + lockFor
+			}
 			p.nth, p.nothing = (r.number-1)/len(some)*12+n, false
 			what, end := o.begin(p)
 			time.Sleep(last)

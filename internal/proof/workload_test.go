@@ -73,6 +73,10 @@ func (r *round) invent(rng *rand.Rand, n int) ask {
 		a.Steps = []step{{Do: "done", MS: int(longest.Milliseconds()) * (1 + rng.IntN(6)) / 6, Deaf: rng.IntN(2) == 0}}
 		return a
 	}
+	if r.turn.kind.name == "signals" && !r.alone.Load() && n%200 == 100 {
+		a.Steps = []step{{Do: "stop"}, {Do: "fail", MS: 1500}, {Do: "done"}}
+		return a
+	}
 	done, times := step{Do: "done", MS: rng.IntN(30)}, 1+rng.IntN(2)
 	switch p := rng.IntN(100); {
 	case p < 40:
