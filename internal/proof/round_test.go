@@ -84,16 +84,17 @@ type round struct {
 	// found are violations that the kind's own checks have found. complaints are what commands said that they never say.
 	found      []string
 	complaints []complaint
-	// starter starts commands in a special way; nil for none.
+	// starter starts commands in a special way; nil for none. inside is the id by which a process knows itself, if not nil.
 	starter func(*exec.Cmd) (wait func(), err error)
+	inside  func(pid int) int
 	// idle learns of workers and faults, if it is set.
 	idle *dbtest.Watch
 	// dark is set while the power is off: no command starts.
 	dark bool
-	// jumps are when the database's clock was put forward.
-	jumps []int64
-	// late makes up some jobs that workers in SQL settle when another runs them.
-	late bool
+	// jumps are when the database's clock was put forward, and resumed when a host that was stopped went on.
+	jumps, resumed []int64
+	// late makes up some jobs that workers in SQL settle when another runs them, and lasting some that outlast a lock.
+	late, lasting bool
 	// made is the number of jobs that were made up, by inventor.
 	made     int
 	inventor *rand.Rand
@@ -323,7 +324,7 @@ func (r *round) live(size workload, patience time.Duration, harm func(context.Co
 	ctx, stop := context.WithCancel(r.t.Context())
 	defer stop()
 	feeding, full := context.WithCancel(ctx)
-	if r.turn.kind.name == "signals" { // other faults hold up workers in ways that only the round's checks know
+	if r.turn.kind.name == "signals" || r.turn.kind.name == "hosts" { // other faults hold up workers in ways that only the round's checks know
 		r.idle = dbtest.NewWatch(r.t, r.db, r.config)
 		rest := r.idle.Begin()
 		defer func() {
@@ -339,7 +340,9 @@ func (r *round) live(size workload, patience time.Duration, harm func(context.Co
 	crew.Go(func() { r.answer(ctx) })
 	crew.Go(func() { r.gauge(ctx) })
 	var feeder sync.WaitGroup
-	feeder.Go(func() { r.feed(feeding, size) })
+	for range max(1, size.clients) {
+		feeder.Go(func() { r.feed(feeding, size) })
+	}
 	harm(ctx)
 	full()
 	feeder.Wait()

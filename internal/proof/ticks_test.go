@@ -71,7 +71,11 @@ func (r *round) hire(worker *exec.Cmd) *tick {
 		return t
 	}
 	if r.idle != nil && worker.Path == r.bin.hipq {
-		r.idle.Hire(t.cmd.Process.Pid, args)
+		pid := t.cmd.Process.Pid
+		if r.inside != nil {
+			pid = r.inside(pid)
+		}
+		r.idle.Hire(pid, args)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
