@@ -154,13 +154,24 @@ func (r *round) see() (map[id]*seen, error) {
 	}
 	notes, err := readNotes(r.ledger)
 	for _, n := range notes {
-		of(n.id).notes = append(of(n.id).notes, n)
+		if j := of(n.id); !j.slept(n) {
+			j.notes = append(j.notes, n)
+		}
 	}
 	maps.Copy(jobs, stray)
 	for i := range r.judged {
 		delete(jobs, i)
 	}
 	return jobs, err
+}
+
+// guardWakes is how long a guard may take to kill the handlers, once their host goes on and has no lock any more.
+const guardWakes = time.Second
+
+// slept says whether a handler wrote this although its attempt was lost, because its guard had been stopped like itself.
+func (j *seen) slept(n note) bool {
+	lost := slices.ContainsFunc(j.log, func(e event) bool { return e.attempt == n.attempt && strings.HasPrefix(e.error, "worker lost") })
+	return lost && slices.ContainsFunc(j.r.resumed, func(at int64) bool { return at <= n.nanos && n.nanos < at+int64(guardWakes) })
 }
 
 // readNotes skips incomplete lines: their handlers were killed during the write, before the event.
@@ -480,7 +491,7 @@ func (r *round) crowded(jobs map[id]*seen) (bad []string) {
 		if err != nil {
 			continue
 		}
-		all := changes[t.cmd.Process.Pid]
+		all := changes[t.pid]
 		slices.SortFunc(all, func(a, b int64) int { return cmp.Or(cmp.Compare(max(a, -a), max(b, -b)), cmp.Compare(a, b)) })
 		for _, c := range all {
 			if running += btoi(c > 0) - btoi(c < 0); running > slots {
