@@ -85,7 +85,7 @@ crash: ## kill and stop workers and check that no job is lost, doubled, or held 
 	$(if $(SHORT),,.ci/with-mariadb go test -count=1 -timeout 100m -run TestHourOfCron ./internal/crash -crash.cron 76 -v)
 
 proof: ## run the campaign of faults: about eight hours, in turns; TURNS='signals/*/*' chooses, TURNS='--short 3m' takes two hours
-	@.ci/clients faketime
+	@.ci/clients faketime ip
 	.ci/proof $(TURNS)
 
 others: ## put other queues under the same faults as hipq: half an hour; TURNS='laravel/*' chooses

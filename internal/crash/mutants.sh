@@ -2,7 +2,12 @@
 # Shows that the tests bite: breaks a copy of the source in one place after the other. Each mutant names the tests that must go red:
 # all of them, on each of its engines. They are run on the copy before it is broken too: there they must be green.
 #
-#   .ci/with-mariadb internal/crash/mutants.sh [MUTANT...]
+#   .ci/with-mariadb internal/crash/mutants.sh [--proof] [MUTANT...]
+#
+# With --proof it shows instead that the campaign of internal/proof bites: each mutant meets the turns of the campaign one after the other,
+# each for a minute and a half, until one finds a violation. First come the rounds that the mutant names. What they found is added to
+# internal/proof/testdata/mutants.jsonl, and what is there isn't tried again. A turn that finds something must be green without any
+# mutant. TURNS="calls/sqlite ..." names other turns.
 #
 # NARROW=1 leaves out the rounds of internal/proof where a mutant names others too: they take a minute or two each. EDIT_ONLY=1 runs
 # no test, and shows that each mutant still finds what it breaks.
@@ -13,7 +18,7 @@ set -euo pipefail
 
 root=$(cd "$(dirname "$0")/../.." && pwd)
 copy=$(mktemp -d)
-trap 'rm -rf "$copy" "$copy.sound" "$copy.log"' EXIT
+trap 'rm -rf "$copy" "$copy.sound" "$copy.log" "$copy.test"' EXIT
 (cd "$root" && tar -c --exclude=./.git --exclude=./.bin .) | tar -x -C "$copy"
 cp -r "$copy" "$copy.sound"
 
@@ -482,7 +487,59 @@ try() { # MUTANT
   done
 }
 
+results=$root/internal/proof/testdata/mutants.jsonl
+turns=${TURNS:-signals/mariadb features/mariadb signals/sqlite features/sqlite outages/mariadb servers/mariadb calls/sqlite packets/mariadb}
+
+# first prints in short what the log says is wrong first.
+first() {
+  { sed -nE 's/.*\[rapid\] [a-z]+ after [0-9]+ tests: //p; s/^ *Original traceback \((.*)/\1/p' "$copy.log"
+    sed -nE 's/^ *checks_test\.go:[0-9]+: //p' "$copy.log"
+    sed -nE 's/^ *[a-z_]+_test\.go:[0-9]+: //p' "$copy.log" | tail -1
+    echo red; } | sed -E 's,/tmp/[^ ]*/,,g; s/^(.{160}).*/\1/' | sed -n 1p | tr -d '\000-\037' | sed 's/[\"]/\\&/g'
+}
+
+# finds says whether a turn finds a mutant, or anything in what is sound. An error of another kind ends the script.
+finds() { # MUTANT KIND/ENGINE[:ROUND]
+  local bound=(-proof.for 90s) began=$SECONDS status=0 what='' line
+  if ! line=$(grep -F "{\"mutant\":\"$1\",\"turn\":\"$2\"," "$results"); then
+    if [[ $2 == *:* ]]; then bound=(-proof.round "${2#*:}"); fi
+    mend
+    $1
+    (cd "$copy" && go build ./...) || { echo "$1 does not compile" >&2 && exit 1; }
+    (cd "$copy/internal/proof" && exec timeout 15m "$copy.test" -test.run '^TestTurn$' -test.failfast -proof.turn "${2%:*}/1" "${bound[@]}" \
+      -rapid.shrinktime 1s) >"$copy.log" 2>&1 || status=$?
+    if ((status > 1)); then cat "$copy.log" && echo "the turn $2 did not end: $status" >&2 && exit 1; fi
+    if ((status)); then what=$(first); fi
+    line=$(printf '{"mutant":"%s","turn":"%s","seconds":%d,"commit":"%s","violation":"%s"}' \
+      "$1" "$2" $((SECONDS - began)) "$(git -C "$root" rev-parse --short HEAD)" "$what")
+    echo "$line" | tee -a "$results"
+  fi
+  [[ $line != *'"violation":""}' ]]
+}
+
+# campaign looks for a mutant until a turn finds it.
+campaign() { # MUTANT
+  local turn queue='' worker='' rules='' crash='' proof=()
+  mend
+  "$1"
+  for turn in "${proof[@]/#/signals/}" $turns; do
+    if finds "$1" "$turn"; then
+      if finds '' "$turn"; then echo "red without any mutant: $turn" >&2 && exit 1; fi
+      return
+    fi
+  done
+}
+
 survivors='' logs=0
+if [[ ${1:-} == --proof ]]; then
+  shift
+  export CGO_ENABLED=0 HIPQ_TEST_REQUIRE_MYSQL=1
+  (cd "$copy" && go test -vet=off -c -o "$copy.test" ./internal/proof)
+  touch "$results"
+  if (($#)); then mutants=("$@"); fi
+  for m in "${mutants[@]}"; do campaign "$m"; done
+  exit
+fi
 if (($#)); then mutants=("$@"); fi
 for m in "${mutants[@]}"; do try "$m"; done
 if [[ $survivors ]]; then printf 'not red, but should be:\n%s' "$survivors" >&2 && exit 1; fi

@@ -38,13 +38,17 @@ func OwnNodes(t testing.TB) (all []*Node) {
 
 // OwnNode starts a server for one test that kills it, and creates a database there. Unlike OwnMySQL's, this server restarts
 // after the kill and still has what it acknowledged.
-func OwnNode(t testing.TB) *Node {
+func OwnNode(t testing.TB, options ...string) *Node {
 	t.Helper()
 	if os.Getenv(dsnVar) == "" {
 		MySQL(t) // it says why there is none
 	}
 	// A large pool would only make each start longer.
-	server := ownServer(t, nil, "--durable", "--keep", "--server=--innodb-buffer-pool-size=64M")
+	args := []string{"--durable", "--keep", "--server=--innodb-buffer-pool-size=64M"}
+	for _, o := range options {
+		args = append(args, "--server="+o)
+	}
+	server := ownServer(t, nil, args...)
 	return nodesOf(t, []string{create(t, server)})[0]
 }
 

@@ -74,21 +74,26 @@ func (j *seen) String() string {
 	return b.String()
 }
 
-// judge checks the round, fails its test for each violation, and returns them.
-func (r *round) judge() (bad []string) {
+// judge fails the round's test for each violation, and returns them.
+func (r *round) judge() []string {
+	bad := r.violations()
+	for _, b := range bad[:min(len(bad), 20)] {
+		r.t.Error(b)
+	}
+	return bad
+}
+
+// violations checks the round.
+func (r *round) violations() (bad []string) {
 	jobs := dbtest.Must(r.see())(r.t)
 	bad = append(r.badTicks(), slices.Sorted(maps.Keys(r.over))...)
-	bad = append(append(bad, r.missing(jobs)...), r.tooMany(jobs)...)
+	bad = append(append(append(bad, r.missing(jobs)...), r.tooMany(jobs)...), r.crowded(jobs)...)
 	for _, j := range jobs {
 		for _, what := range j.judge() {
 			bad = append(bad, what+": "+j.String())
 		}
 	}
-	bad = append(append(append(bad, r.twice(jobs)...), r.left()...), append(r.neverSaid(), r.found...)...)
-	for _, b := range bad[:min(len(bad), 20)] {
-		r.t.Error(b)
-	}
-	return bad
+	return append(append(append(bad, r.twice(jobs)...), r.left()...), append(r.neverSaid(), r.found...)...)
 }
 
 // see reads everything.
@@ -149,13 +154,24 @@ func (r *round) see() (map[id]*seen, error) {
 	}
 	notes, err := readNotes(r.ledger)
 	for _, n := range notes {
-		of(n.id).notes = append(of(n.id).notes, n)
+		if j := of(n.id); !j.slept(n) {
+			j.notes = append(j.notes, n)
+		}
 	}
 	maps.Copy(jobs, stray)
 	for i := range r.judged {
 		delete(jobs, i)
 	}
 	return jobs, err
+}
+
+// guardWakes is how long a guard may take to kill the handlers, once their host goes on and has no lock any more.
+const guardWakes = time.Second
+
+// slept says whether a handler wrote this although its attempt was lost, because its guard had been stopped like itself.
+func (j *seen) slept(n note) bool {
+	lost := slices.ContainsFunc(j.log, func(e event) bool { return e.attempt == n.attempt && strings.HasPrefix(e.error, "worker lost") })
+	return lost && slices.ContainsFunc(j.r.resumed, func(at int64) bool { return at <= n.nanos && n.nanos < at+int64(guardWakes) })
 }
 
 // readNotes skips incomplete lines: their handlers were killed during the write, before the event.
@@ -166,17 +182,20 @@ func readNotes(file string) (notes []note, err error) {
 	}
 	defer f.Close()
 	for lines := bufio.NewScanner(f); lines.Scan(); {
-		line, whole := strings.CutSuffix(lines.Text(), " .")
-		if !whole {
-			continue
+		if strings.HasSuffix(lines.Text(), " .") {
+			n, err := readNote(lines.Text())
+			if err != nil {
+				return nil, fmt.Errorf("%s: %q: %w", file, lines.Text(), err)
+			}
+			notes = append(notes, n)
 		}
-		var n note
-		if _, err := fmt.Sscan(line, &n.event, &n.queue, &n.id.id, &n.attempt, &n.token, &n.pid, &n.parent, &n.nanos); err != nil {
-			return nil, fmt.Errorf("%s: %q: %w", file, line, err)
-		}
-		notes = append(notes, n)
 	}
 	return notes, nil
+}
+
+func readNote(line string) (n note, err error) {
+	_, err = fmt.Sscan(line, &n.event, &n.queue, &n.id.id, &n.attempt, &n.token, &n.pid, &n.parent, &n.nanos)
+	return n, err
 }
 
 // missing compares what clients asked for with what is there: a total queue.
@@ -291,7 +310,7 @@ func (j *seen) reason(e event, took time.Duration) string {
 	step := j.asks[0].step(e.attempt)
 	reached := slices.ContainsFunc(j.notes, func(n note) bool { return n.attempt == e.attempt && n.event == step.Do })
 	if e.state == "finished" {
-		if step.Do != "done" && step.Do != "late" {
+		if step.Do != "done" && step.Do != "late" && step.Do != "stop" {
 			return "its handler said " + step.Do
 		}
 		switch {
@@ -391,18 +410,9 @@ func (r *round) tooMany(jobs map[id]*seen) (bad []string) {
 		if j.queue != queues[0] {
 			continue
 		}
-		first, last := map[int]int64{}, map[int]int64{}
-		for _, n := range j.notes {
-			if n.event == "start" {
-				first[n.attempt] = n.nanos
-			}
-			if n.event != "asked" { // the decision needs no room
-				last[n.attempt] = n.nanos
-			}
-		}
-		for attempt, from := range first {
+		for _, l := range j.lives() {
 			if j.weight > 0 {
-				changes = append(changes, change{from, j.weight, j}, change{max(last[attempt], from+1), -j.weight, j})
+				changes = append(changes, change{l.from, j.weight, j}, change{l.to, -j.weight, j})
 			}
 		}
 		for _, e := range j.log {
@@ -441,6 +451,52 @@ func (r *round) tooMany(jobs map[id]*seen) (bad []string) {
 		for i := rate; i < len(starts); i++ {
 			if within := starts[i].Sub(starts[i-rate]); within < time.Second {
 				bad = append(bad, fmt.Sprintf("%d starts within %s under a rate of %d/1s", rate+1, within, rate))
+			}
+		}
+	}
+	return bad
+}
+
+// life is the time in which a handler has shown that it runs an attempt, in nanoseconds.
+type life struct {
+	from, to int64
+	parent   int
+}
+
+func (j *seen) lives() map[int]life {
+	all := map[int]life{}
+	for _, n := range j.notes {
+		l, begun := all[n.attempt]
+		if n.event == "start" {
+			all[n.attempt] = life{n.nanos, n.nanos + 1, n.parent}
+		} else if begun && n.event != "asked" { // the decision needs no room
+			l.to = n.nanos
+			all[n.attempt] = l
+		}
+	}
+	return all
+}
+
+// crowded checks that no worker runs more attempts at once than its --concurrency.
+func (r *round) crowded(jobs map[id]*seen) (bad []string) {
+	changes := map[int][]int64{} // by worker: when attempts begin, and end as negative numbers
+	for _, j := range jobs {
+		for _, l := range j.lives() {
+			changes[l.parent] = append(changes[l.parent], l.from, -l.to)
+		}
+	}
+	for _, t := range r.ticks {
+		i, running := slices.Index(t.cmd.Args, "--concurrency")+1, 0
+		slots, err := strconv.Atoi(t.cmd.Args[i])
+		if err != nil {
+			continue
+		}
+		all := changes[t.pid]
+		slices.SortFunc(all, func(a, b int64) int { return cmp.Or(cmp.Compare(max(a, -a), max(b, -b)), cmp.Compare(a, b)) })
+		for _, c := range all {
+			if running += btoi(c > 0) - btoi(c < 0); running > slots {
+				bad = append(bad, fmt.Sprintf("%s ran %d attempts at once", t.cmd.Args[1:], running))
+				break
 			}
 		}
 	}

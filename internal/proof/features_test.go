@@ -21,10 +21,11 @@ import (
 // a difference, and prints it as commands. Its own flags outrank the round's seed and sizes.
 func features(r *round) {
 	set := map[string]string{"rapid.seed": fmt.Sprint(r.seed), "rapid.checks": "20", "rapid.steps": "20", "rapid.shrinktime": "3m", "rapid.nofailfile": "true"}
-	flag.Visit(func(f *flag.Flag) { delete(set, f.Name) })
 	for name, value := range set {
-		dbtest.OK(r.t, flag.Set(name, value))
-		defer func() { _ = flag.Set(name, flag.Lookup(name).DefValue) }()
+		if f := flag.Lookup(name); f.Value.String() == f.DefValue {
+			dbtest.OK(r.t, flag.Set(name, value))
+			defer func() { _ = flag.Set(name, f.DefValue) }()
+		}
 	}
 	i := newInstance(r)
 	if !r.t.Run("rapid", func(t *testing.T) { rapid.Check(t, i.check) }) {
@@ -409,20 +410,30 @@ func (p *play) answer(t *rapid.T) {
 	if with == "retry" {
 		args = append(args, "--retry")
 	}
-	got, word := q.answer(j.t, key, with)
+	bySQL, options, late := p.bySQL(), map[string]any{}, false
+	if with != "finished" {
+		options["error"] = "answer"
+	}
+	if bySQL && rapid.Bool().Draw(t, "token") {
+		token := p.tokens[fmt.Sprint(q.id(j.id), " ", rapid.IntRange(max(0, j.attempt-1), j.attempt).Draw(t, "of attempt"))]
+		if last := q.last(j.t, key); token != "" && last != nil {
+			options["token"], late = token, token != p.tokens[fmt.Sprint(q.id(last.id), " ", last.attempt)]
+		}
+	}
+	got, word := q.answer(j.t, key, with, late)
 	refused := word == "unknown" || word == "refused"
-	if p.bySQL() {
-		options := when(with == "finished", "{}", `{"error": "answer"}`)
+	if bySQL {
 		again := word == "answered" && with == "retry"
 		if with == "retry" && rapid.Bool().Draw(t, "release") {
-			if with, options = "release", `{"retry_after": "3d"}`; again {
+			with, options["retry_after"] = "release", "3d"
+			if delete(options, "error"); again {
 				got.error = "NONE"
 				got.release(false, true)
 			}
 		} else if again && !got.t.asked { // the procedure applies the policy
 			got.decide()
 		}
-		out, ok := p.try("job_answer", q.name, nil, j.t.name, key, with, nil, options)
+		out, ok := p.try("job_answer", q.name, nil, j.t.name, key, with, nil, asJSON(t, options))
 		p.sync(nil, q)
 		if dbtest.Require(t, ok == !refused, "job_answer: %v, but the model says %s", out, word); ok {
 			p.row(out, got.state(), btoi(word == "answered"))

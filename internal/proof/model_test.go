@@ -137,13 +137,19 @@ func (j *mJob) release(counts, later bool) {
 	j.wait(later)
 }
 
-// answer is an outside answer, finished, failed or retry, to the last job of a type and key. It returns the command's word.
-func (q *mQueue) answer(t *mType, key, with string) (j *mJob, word string) {
+// last is the last job of a type and key, or nil.
+func (q *mQueue) last(t *mType, key string) *mJob {
 	all := append([]*mJob{nil}, q.those(func(o *mJob) bool { return o.t == t && o.key == key && !o.gone })...)
-	switch j = all[len(all)-1]; {
+	return all[len(all)-1]
+}
+
+// answer is an outside answer, finished, failed or retry, to the last job of a type and key. It returns the command's word. Late says
+// that the answer is to an earlier attempt.
+func (q *mQueue) answer(t *mType, key, with string, late bool) (j *mJob, word string) {
+	switch j = q.last(t, key); {
 	case j == nil:
 		word = "unknown"
-	case j.final() && (j.status == "finished") != (with == "finished"), !j.final() && j.attempt == 0:
+	case j.final() && (j.status == "finished") != (with == "finished"), !j.final() && (j.attempt == 0 || late):
 		word = "refused"
 	case j.final(), with == "retry" && j.status != "awaiting":
 		word = "already"

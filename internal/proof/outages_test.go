@@ -81,6 +81,9 @@ func outagesOf(r *round) {
 			time.Sleep(time.Duration(p.rng.IntN(2000)) * time.Millisecond)
 			u := p.rng.Float64() // most are short
 			last := time.Second + time.Duration(u*u*float64(3*lockFor-time.Second))
+			if n == 0 && r.number%3 == 1 { // no command may wait for so long
+				last = within + lockFor
+			}
 			p.nth, p.nothing = (r.number-1)/len(some)*12+n, false
 			what, end := o.begin(p)
 			time.Sleep(last)
@@ -103,13 +106,13 @@ func outagesOf(r *round) {
 }
 
 // user makes a user for hipq who has no rights beyond the database.
-func (p *plight) user() string {
-	c := dbtest.Must(mysql.ParseDSN(p.source))(p.t)
+func (r *round) user() string {
+	c := dbtest.Must(mysql.ParseDSN(r.source))(r.t)
 	c.User = c.DBName
 	for _, s := range []string{"CREATE USER " + c.User, "GRANT ALL ON " + c.DBName + ".* TO " + c.User} {
-		dbtest.Must(p.db.Exec(s))(p.t)
+		dbtest.Must(r.db.Exec(s))(r.t)
 	}
-	p.t.Cleanup(func() { _, _ = p.db.Exec("DROP USER " + c.User) })
+	r.t.Cleanup(func() { _, _ = r.db.Exec("DROP USER " + c.User) })
 	return c.FormatDSN()
 }
 

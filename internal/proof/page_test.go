@@ -25,6 +25,8 @@ const (
 	campaignFile = "testdata/campaign.jsonl"
 	foundFile    = "testdata/found.jsonl"
 	othersFile   = "testdata/others.jsonl"
+	trialsFile   = "testdata/mutants.jsonl"
+	mutantsFile  = "../crash/mutants.sh"
 )
 
 func (k kind) Title() string { return k.title }
@@ -201,6 +203,50 @@ func finds(t *testing.T) (all []find) {
 	return all
 }
 
+// mutant is a planted bug. Turn has found it, after so many seconds; otherwise Tried have not, and Why says what they lack.
+type mutant struct {
+	Name, Turn, Tried, Why string
+	Seconds                int
+}
+
+// mutants reads what the campaign made of each planted bug, in their order. It has not tried all.
+func mutants(t *testing.T) (all, found, missed []*mutant) {
+	of, isSound := map[string]*mutant{"": {}}, map[string]bool{}
+	for _, match := range regexp.MustCompile(`(?m)^(?:mutant|rule) (\w+)`).FindAllStringSubmatch(string(dbtest.Must(os.ReadFile(mutantsFile))(t)), -1) {
+		all = append(all, &mutant{Name: match[1]})
+		of[match[1]] = all[len(all)-1]
+	}
+	for line := range strings.Lines(string(dbtest.Must(os.ReadFile(trialsFile))(t))) {
+		var trial struct {
+			Mutant, Turn, Violation, Why string
+			Seconds                      int
+		}
+		dbtest.OK(t, json.Unmarshal([]byte(line), &trial))
+		m := of[trial.Mutant]
+		dbtest.Require(t, m != nil, "%s has no %s", mutantsFile, trial.Mutant)
+		switch {
+		case trial.Why != "":
+			m.Why = trial.Why
+		case trial.Mutant == "":
+			isSound[trial.Turn] = trial.Violation == ""
+		case trial.Violation != "":
+			m.Turn, m.Seconds = trial.Turn, trial.Seconds
+		default:
+			m.Tried += ", `" + trial.Turn + "`"
+		}
+	}
+	for _, m := range all {
+		if m.Turn != "" {
+			dbtest.Ensure(t, isSound[m.Turn], "%s finds %s, and %s doesn't say that it is green without", m.Turn, m.Name, trialsFile)
+			found = append(found, m)
+		} else if m.Tried != "" {
+			m.Tried = m.Tried[2:]
+			missed = append(missed, m)
+		}
+	}
+	return all, found, missed
+}
+
 // TestWorkflow checks that the weekly workflow runs each kind.
 func TestWorkflow(t *testing.T) {
 	workflow := string(dbtest.Must(os.ReadFile("../../.github/workflows/proof.yml"))(t))
@@ -259,11 +305,13 @@ func TestPage(t *testing.T) {
 	for _, s := range rows {
 		growth = append(growth, s.growth()...)
 	}
+	planted, bitten, missed := mutants(t)
 	for _, name := range []string{"reliability.md", "performance.md"} {
 		var page strings.Builder
 		dbtest.OK(t, dbtest.Must(template.ParseFiles("testdata/"+name+".tmpl"))(t).Execute(&page, map[string]any{
 			"Kinds": kinds, "Rows": rows, "Scale": costsOf(t, scale), "Growths": growth, "Finds": finds(t), "Others": others(t),
-			"Mutants": strings.Count(string(dbtest.Must(os.ReadFile("../crash/mutants.sh"))(t)), "\nmutant "), "Hours": fmt.Sprintf("%.1f", seconds/3600), "Turns": ended, "Short": all - len(ofTurn) - ended, "All": all, "Commits": commits,
+			"Planted": planted, "Bitten": bitten, "Missed": missed, "Tried": len(bitten) + len(missed), "Hours": fmt.Sprintf("%.1f", seconds/3600),
+			"Turns": ended, "Short": all - len(ofTurn) - ended, "All": all, "Commits": commits,
 		}))
 		file := filepath.Join(pagesFolder, name)
 		if *pageFlag {

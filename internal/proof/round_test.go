@@ -84,18 +84,21 @@ type round struct {
 	// found are violations that the kind's own checks have found. complaints are what commands said that they never say.
 	found      []string
 	complaints []complaint
-	// starter starts commands in a special way; nil for none.
+	// starter starts commands in a special way; nil for none. inside is the id by which a process knows itself, if not nil.
 	starter func(*exec.Cmd) (wait func(), err error)
-	// alone is set while the round looks for a standstill: no job waits for an answer then.
+	inside  func(pid int) int
+	// idle looks for a standstill of all workers during the faults, if not nil, and must learn of the faults.
+	idle *dbtest.Watch
+	// alone is set while the round looks for a standstill of one worker: no job waits for an answer then.
 	alone atomic.Bool
 	// ahead is how far the database's clock is ahead then.
 	ahead time.Duration
 	// dark is set while the power is off: no command starts.
 	dark bool
-	// jumps are when the database's clock was put forward.
-	jumps []int64
-	// late makes up some jobs that workers in SQL settle when another runs them.
-	late bool
+	// jumps are when the database's clock was put forward, and resumed when a host that was stopped went on.
+	jumps, resumed []int64
+	// late makes up some jobs that workers in SQL settle when another runs them, and lasting some that outlast a lock.
+	late, lasting bool
 	// made is the number of jobs that were made up, by inventor.
 	made     int
 	inventor *rand.Rand
@@ -336,14 +339,21 @@ func (r *round) live(size workload, patience time.Duration, harm func(context.Co
 	ctx, stop := context.WithCancel(r.t.Context())
 	defer stop()
 	feeding, full := context.WithCancel(ctx)
+	watched := func() {}
+	if r.turn.kind.name == "hosts" { // other faults hold up workers in ways that only the round's checks know
+		r.idle, watched = r.watch(time.Time{})
+	}
 	working, rest := context.WithCancel(ctx)
 	var crew, feeder, workers sync.WaitGroup
 	workers.Go(func() { r.cron(working, size.ticks) })
 	crew.Go(func() { r.answer(ctx) })
 	crew.Go(func() { r.gauge(ctx) })
-	feeder.Go(func() { r.feed(feeding, size) })
+	for range max(1, size.clients) {
+		feeder.Go(func() { r.feed(feeding, size) })
+	}
 	harm(ctx)
 	over := time.Now()
+	watched()
 	rest()
 	workers.Wait()
 	r.stands(over)
@@ -367,21 +377,21 @@ func (r *round) stands(over time.Time) {
 	r.add(r.random(4), 2e6, 150) // more than a worker starts that waits for its polls
 	calm := over.Add(r.lock() + dbtest.Poll)
 	t := r.tick("work", "--linger", "--concurrency", "8", "--run-for", fmt.Sprintf("%.0fs", max(0, time.Until(calm).Seconds())+5))
-	end := r.watch(calm, t)
+	_, end := r.watch(calm, t)
 	<-t.ended
 	end()
 }
 
 // watch looks for a standstill of some workers from a time on.
-func (r *round) watch(from time.Time, workers ...*tick) (end func()) {
-	w := dbtest.NewWatch(r.t, r.db, r.config)
+func (r *round) watch(from time.Time, workers ...*tick) (w *dbtest.Watch, end func()) {
+	w = dbtest.NewWatch(r.t, r.db, r.config)
 	w.Ahead = r.ahead
 	w.Excuse(from)
 	for _, t := range workers {
-		w.Hire(t.cmd.Process.Pid, t.cmd.Args[1:])
+		w.Hire(t.pid, t.cmd.Args[1:])
 	}
 	rest := w.Begin()
-	return func() {
+	return w, func() {
 		bad, looks := rest()
 		for _, b := range bad {
 			r.violates("%s", b)

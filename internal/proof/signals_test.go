@@ -1,6 +1,7 @@
 package proof
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -22,12 +23,15 @@ import (
 func signals(r *round) {
 	rng, inSQL := r.random(10), r.sqlWorkers()
 	r.late = len(inSQL.commands) > 0
+	var late sync.WaitGroup
 	r.live(workload{ticks: 4, backlog: 60}, time.Minute, func(ctx context.Context) {
 		working, rest := context.WithCancel(ctx)
 		var crew sync.WaitGroup
 		crew.Go(func() { inSQL.keep(working) })
 		crew.Go(func() { r.divide(working) })
 		crew.Go(func() { r.finals(working) })
+		late.Go(func() { r.comeLate(ctx) }) // until the last job has ended
+		crew.Go(func() { r.pauses(working) })
 		defer crew.Wait()
 		defer rest()
 		for n := 0; n < 100 && time.Now().Before(r.until); n++ {
@@ -38,6 +42,7 @@ func signals(r *round) {
 		}
 		inSQL.bites()
 	})
+	late.Wait()
 	r.wholeShards()
 	r.allAsked()
 }
@@ -147,6 +152,67 @@ func (r *round) finals(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// comeLate lets workers go on that a handler has stopped, when another worker runs its job: they hear of its end too late.
+func (r *round) comeLate(ctx context.Context) {
+	ledger := dbtest.Must(os.Open(r.ledger))(r.t)
+	defer ledger.Close()
+	var all sync.WaitGroup
+	defer all.Wait()
+	for lines, line := bufio.NewReader(ledger), ""; ctx.Err() == nil; {
+		more, err := lines.ReadString('\n')
+		if line += more; err != nil && !strings.HasSuffix(line, " .") {
+			time.Sleep(10 * time.Millisecond)
+			continue
+		}
+		if n, err := readNote(line); err == nil && n.event == "stop" {
+			all.Go(func() { r.letGoOn(n) })
+		}
+		line = ""
+	}
+}
+
+// letGoOn waits for 10 s at most: what has stopped may hold SQLite's file. It doesn't wait if the worker is alone.
+func (r *round) letGoOn(n note) {
+	for _, t := range r.running() {
+		if t.cmd.Process.Pid == n.parent && !r.alone.Load() {
+			r.inject("SIGSTOP of worker %d until another runs its job %d of %s", n.parent, n.id.id, n.queue)
+			r.harm(t)
+			r.pause(t, 2*lockFor)
+		}
+	}
+	query := fmt.Sprintf("SELECT COUNT(*) FROM proof_%s WHERE id = %d AND attempt > %d", n.queue, n.id.id, n.attempt)
+	for limit, taken := time.Now().Add(2*lockFor), 0; taken == 0 && !r.alone.Load() && time.Now().Before(limit); time.Sleep(10 * time.Millisecond) {
+		_ = r.db.QueryRow(query).Scan(&taken)
+	}
+	_ = syscall.Kill(n.parent, syscall.SIGCONT)
+}
+
+// pauses pauses a queue now and then until ctx ends: once the command has ended, nothing may start there.
+func (r *round) pauses(ctx context.Context) {
+	rng := r.random(8)
+	for ; ctx.Err() == nil; time.Sleep(time.Duration(rng.IntN(1000)) * time.Millisecond) {
+		q := queues[rng.IntN(len(queues))]
+		_, err := r.run("queues", "pause", q)
+		if started := r.starts(q); r.heard(err) == accepted {
+			time.Sleep(200 * time.Millisecond)
+			if now := r.starts(q); now != started {
+				r.violates("%d attempts of %s started while it was paused", now-started, q)
+			}
+		}
+		for range 5 { // each may end with 75
+			if _, err = r.run("queues", "resume", q); r.heard(err) == accepted {
+				break
+			}
+		}
+	}
+}
+
+// starts counts the attempts of a queue that have started.
+func (r *round) starts(queue string) (n int) {
+	dbtest.OK(r.t, r.db.QueryRow("SELECT COUNT(*) FROM proof_activity WHERE kind = 'job' AND state = 'starting' AND queue = '"+queue+"'").Scan(&n))
+	return n
 }
 
 // allAsked checks that retry handlers were asked about each error, but those that a fault ended before they began.

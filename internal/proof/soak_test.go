@@ -69,7 +69,8 @@ func soak(r *round) {
 			t.stopped = load
 			s.long = append(s.long, t)
 		}
-		defer r.watch(s.began, s.long...)()
+		_, end := r.watch(s.began, s.long...)
+		defer end()
 		for n := 1; time.Since(s.began) < load-5*time.Second; n++ {
 			if n%6 == 0 {
 				s.step(n)

@@ -15,7 +15,9 @@ import (
 
 // tick is one process of hipq work.
 type tick struct {
-	cmd   *exec.Cmd
+	cmd *exec.Cmd
+	// pid is the id by which the process knows itself.
+	pid   int
 	said  bytes.Buffer
 	began time.Time
 	took  time.Duration
@@ -72,6 +74,13 @@ func (r *round) hire(worker *exec.Cmd) *tick {
 		dbtest.Ensure(r.t, r.isDark(), "%v", err)
 		close(t.ended)
 		return t
+	}
+	t.pid = t.cmd.Process.Pid
+	if r.inside != nil {
+		t.pid = r.inside(t.pid)
+	}
+	if r.idle != nil && worker.Path == r.bin.hipq {
+		r.idle.Hire(t.pid, worker.Args[1:])
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

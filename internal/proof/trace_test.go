@@ -29,6 +29,8 @@ type traceOptions struct {
 	Log    *changeLog
 	// Clock is the real-time clock of the processes; nil for that of the host.
 	Clock *tracedClock
+	// Start starts the command; nil for its own Start.
+	Start func(*exec.Cmd) error
 }
 
 // trace runs a command and everything that it starts under ptrace. Its methods are safe for concurrent use.
@@ -108,7 +110,11 @@ func (t *trace) begin() error {
 		t.cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
 	t.cmd.SysProcAttr.Ptrace = true
-	if err := t.cmd.Start(); err != nil {
+	start := (*exec.Cmd).Start
+	if t.o.Start != nil {
+		start = t.o.Start
+	}
+	if err := start(t.cmd); err != nil {
 		return err
 	}
 	pid := t.cmd.Process.Pid

@@ -19,8 +19,8 @@ import (
 
 // workload says how busy a round is.
 type workload struct {
-	// ticks overlap. backlog jobs wait at most.
-	ticks, backlog int
+	// ticks overlap. backlog jobs wait at most. clients, if not 0, add jobs at once.
+	ticks, backlog, clients int
 }
 
 // longest is how long a handler takes at most, unless it hangs.
@@ -71,6 +71,14 @@ func (r *round) invent(rng *rand.Rand, n int) ask {
 	if r.turn.kind.byDefault && n%40 == 0 {
 		a.queue = queues[btoi(n%120 > 0)] // the first has the limits
 		a.Steps = []step{{Do: "done", MS: int(longest.Milliseconds()) * (1 + rng.IntN(6)) / 6, Deaf: rng.IntN(2) == 0}}
+		return a
+	}
+	if r.turn.kind.name == "signals" && !r.alone.Load() && n%200 == 100 {
+		a.Steps = []step{{Do: "stop"}, {Do: "fail", MS: 1500}, {Do: "done"}}
+		return a
+	}
+	if r.lasting && n%20 == 0 {
+		a.queue, a.Steps = queues[1], []step{{Do: "done", MS: 1000 + rng.IntN(8000)}} // that has no limit
 		return a
 	}
 	done, times := step{Do: "done", MS: rng.IntN(30)}, 1+rng.IntN(2)
@@ -125,22 +133,14 @@ func (r *round) add(rng *rand.Rand, first, n int) {
 
 // feed adds jobs in all ways while fewer than the backlog wait, until ctx ends.
 func (r *round) feed(ctx context.Context, size workload) {
-	rng := r.inventor
 	for ; ctx.Err() == nil; time.Sleep(r.every(0)) {
 		open, err := r.open()
 		if err != nil || open >= size.backlog {
 			time.Sleep(50 * time.Millisecond)
 			continue
 		}
-		some := make([]ask, 1+rng.IntN(max(1, size.backlog/2)))
-		for i := range some {
-			r.made++
-			some[i] = r.invent(rng, r.made)
-		}
-		if len(some) > 1 {
-			some = append(some, some[0]) // a duplicate
-		}
-		switch rng.IntN(4) {
+		some, how := r.inventSome(size.backlog)
+		switch how {
 		case 0:
 			for _, a := range some[:1] {
 				a.told = r.insert(a)
@@ -159,6 +159,22 @@ func (r *round) feed(ctx context.Context, size workload) {
 			r.asked(some...)
 		}
 	}
+}
+
+// inventSome makes up some jobs for a backlog, and a way to add them.
+func (r *round) inventSome(backlog int) (some []ask, how int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	rng := r.inventor
+	some = make([]ask, 1+rng.IntN(max(1, backlog/2)))
+	for i := range some {
+		r.made++
+		some[i] = r.invent(rng, r.made)
+	}
+	if len(some) > 1 {
+		some = append(some, some[0]) // a duplicate
+	}
+	return some, rng.IntN(4)
 }
 
 func (r *round) asked(a ...ask) {
