@@ -29,9 +29,6 @@ type PurgeOptions struct {
 // safe for concurrent use. A job that ended before its run time, because its next attempt was scheduled, may stay until then.
 func (q *Queue) Purge(ctx context.Context, o PurgeOptions) (finished, failed int64, err error) {
 	now, err := q.s.DB().SQL.Clock(ctx)
-	if o.OnDeleted == nil {
-		o.OnDeleted = func(int64) {}
-	}
 	p := purge{Queue: q, PurgeOptions: o, now: now}
 	all := true
 	if err == nil {
@@ -135,7 +132,7 @@ func (p *purge) page(ctx context.Context, after int64) (last int64, err error) {
 func (p *purge) delete(ctx context.Context, status job.Status, ids []any, deleted *int64) error {
 	if p.DryRun {
 		*deleted += int64(len(ids))
-		p.OnDeleted(p.finished + p.failed)
+		p.tell()
 		return nil
 	}
 	for batch := range slices.Chunk(ids, engine.PurgeBatch) {
@@ -149,10 +146,16 @@ func (p *purge) delete(ctx context.Context, status job.Status, ids []any, delete
 			return fmt.Errorf("delete old jobs: %w", err)
 		}
 		*deleted += n
-		p.OnDeleted(p.finished + p.failed)
+		p.tell()
 		if err := p.s.DB().SQL.Breathe(ctx, p.s.DB().Workers(), began); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (p *purge) tell() {
+	if p.OnDeleted != nil {
+		p.OnDeleted(p.finished + p.failed)
+	}
 }

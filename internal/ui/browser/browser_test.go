@@ -317,10 +317,10 @@ func quoted(text string) string {
 	return string(b)
 }
 
-// click clicks on the first link or button with this text, as a person does.
+// click clicks on the first link or button with this text, as a person does, but not on the one that pauses updates.
 func (b *tab) click(text string) {
 	b.t.Helper()
-	b.press(text, chromedp.Click(fmt.Sprintf(`//*[self::a or self::button][contains(normalize-space(.), %s)]`, quoted(text))))
+	b.press(text, chromedp.Click(fmt.Sprintf(`//*[self::a or self::button][contains(normalize-space(.), %s)][not(@id="pause")]`, quoted(text))))
 }
 
 // clickOn clicks on the first element of a CSS selector.

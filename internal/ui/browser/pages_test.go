@@ -77,7 +77,7 @@ func TestEmptyPages(t *testing.T) {
 	s := open(t)
 	b := s.enter()
 	for path, told := range map[string]string{
-		"/": "No worker has run yet. * * * * * hipq work", "/wall": "shop: no worker has run yet", "/workers": "None has ever started.", "/metrics": "Have cron run hipq monitor each hour.",
+		"/": "No worker has run yet. * * * * * hipq", "/wall": "shop: no worker has run yet", "/workers": "None has ever started.", "/metrics": "Have cron run hipq monitor each hour.",
 		"/queues/emails": "This queue has no job yet.", "/failures": "No job has failed.", "/schedules": "Add one to schedules in hipq.yaml.", "/find?q=nobody": "0 jobs found among 0",
 	} {
 		b.open(s.base + path)

@@ -75,8 +75,8 @@ func TestTasks(t *testing.T) {
 		}},
 		{"what did a type do last week", 2, func() {
 			click(`th a[href="/queues/emails"]`)
-			click(`li.row a[href$="types?type=newsletter"]`)
-			b.waitFor("The week of newsletter, hour by hour")
+			click(`li.row a[href$="types?type=send"]`)
+			b.waitFor("The week of send, hour by hour")
 			b.waitFor("7 days\t")
 		}},
 	} {

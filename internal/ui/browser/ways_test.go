@@ -198,7 +198,7 @@ func TestGoneDatabase(t *testing.T) {
 	c.wait(`document.title === "emails · shop"`)
 	value[string](d, `document.querySelector("input[name=type]").value = "sned"`)
 	d.clickOn("button.main")
-	d.waitFor(`no job of emails has the type "sned"`)
+	d.waitFor(`No job of emails has the type "sned"`)
 	dbtest.Same(t, value[string](d, `document.querySelector("textarea").value`), "typed for long")
 	s.add(job.Params{Type: "send", Key: "after-all"})
 	for _, tab := range []*tab{b, c} {
