@@ -23,7 +23,8 @@ const walkMax, groupsWalk = 5000, 250
 type start struct {
 	*turn
 	round Round
-	head  *heads
+	// head is what the round has read of the candidates' ranges, for its first look at them.
+	head *heads
 	// missed says that another transaction was faster, or held a due job.
 	missed bool
 	// waits says that jobs of this worker's types wait for a limit other than the rate.
@@ -48,7 +49,7 @@ func (q *Queue) startNext(ctx context.Context, tx *engine.Tx, r Round, first *fi
 		r.Candidates.unread(first.due)
 		return nil
 	}
-	c := &start{turn: turn, round: r, head: first.head, ignored: map[[2]string]bool{}, held: map[string]bool{}}
+	c := &start{turn: turn, round: r, head: &first.head, ignored: map[[2]string]bool{}, held: map[string]bool{}}
 	taken, more, err := c.take(ctx, first.due, r.Slots)
 	if err != nil {
 		return err
@@ -119,12 +120,16 @@ func (c *start) nextLocked(ctx context.Context, n int, first bool, seen map[int6
 	if c.ThrottleGroups != nil && !first { // it may have to pass many
 		n = max(n, groupsWalk)
 	}
+	var head *heads
+	if first {
+		head = c.head
+	}
 	for {
-		list, err := c.round.Candidates.next(ctx, c.tx, n, c.turn, first, c.head)
+		list, err := c.round.Candidates.next(ctx, c.tx, n, c.turn, head)
 		if err != nil || len(list) == 0 {
 			return nil, err
 		}
-		first = false
+		head = nil
 		if list = slices.DeleteFunc(list, func(one candidate) bool { return seen[one.ID] }); len(list) > 0 {
 			return list, texts.Wrap(c.tx.Read(ctx, c.round.Candidates.lock(c.tx, list)), "lock due jobs")
 		}

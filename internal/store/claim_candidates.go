@@ -125,27 +125,28 @@ func (c *Candidates) known(n int) []candidate {
 }
 
 // heads are copies of the ranges, for a round that reads them from their heads before it calls next: that saves it a round trip.
-func (c *Candidates) heads(n int) *heads {
+// There are none if next would go on behind them.
+type heads struct {
+	ranges []*indexRange
+	began  time.Time
+}
+
+func (c *Candidates) heads(n int) (h heads) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	_, _, others := c.types.split()
 	goesOn := func(r *indexRange) bool { return len(r.read) > 0 || !r.ended }
 	if others || len(c.ranges) == 0 || len(c.ranges) > rangesMax || !c.stale() && slices.ContainsFunc(c.ranges, goesOn) {
-		return nil
+		return h
 	}
-	h := &heads{began: time.Now()}
+	h.began = time.Now()
 	for _, r := range c.ranges {
 		h.ranges = append(h.ranges, &indexRange{status: r.status, part: r.part, jobType: r.jobType, size: c.sizeOf(r, n, len(c.ranges), true)})
 	}
 	return h
 }
 
-type heads struct {
-	ranges []*indexRange
-	began  time.Time
-}
-
-func (c *Candidates) adopt(h *heads) {
+func (c *Candidates) adopt(h heads) {
 	for i, r := range c.ranges {
 		r.size, r.read = h.ranges[i].size, h.ranges[i].read
 		for n := range r.read {
@@ -156,18 +157,18 @@ func (c *Candidates) adopt(h *heads) {
 	c.readAt, c.readFor = time.Now(), time.Since(h.began)
 }
 
-// next hands out up to n candidates, in order, from the ranges that the turn admits. first marks the round's first call, which
-// may read from the head again, or has read its heads.
-func (c *Candidates) next(ctx context.Context, tx *engine.Tx, n int, t *turn, first bool, heads *heads) (list []candidate, err error) {
+// next hands out up to n candidates, in order, from the ranges that the turn admits. The round's first call may read from the
+// head again, if the round hasn't; later calls have no first.
+func (c *Candidates) next(ctx context.Context, tx *engine.Tx, n int, t *turn, first *heads) (list []candidate, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if first && c.stale() {
+	if first != nil && c.stale() {
 		c.forget()
 	}
 	for {
 		fromHead := c.readAt.IsZero()
-		if fromHead && heads != nil {
-			c.adopt(heads)
+		if fromHead && first != nil && len(first.ranges) > 0 {
+			c.adopt(*first)
 		} else if fromHead {
 			if err := c.discover(ctx, tx); err != nil {
 				return nil, err
@@ -183,7 +184,7 @@ func (c *Candidates) next(ctx context.Context, tx *engine.Tx, n int, t *turn, fi
 				break
 			}
 		}
-		if len(list) > 0 || fromHead || !first {
+		if len(list) > 0 || fromHead || first == nil {
 			return list, nil
 		}
 		c.forget() // at the end of the line: newer jobs are at the head

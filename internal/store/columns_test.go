@@ -117,7 +117,7 @@ var viewColumns = []string{
 // The views have the documented columns, one row for each job of any status, and NULL for what a job doesn't have.
 func TestViews(t *testing.T) {
 	suite(t, func(s env) {
-		made := must[[]string](t)(s.db.MakeViews(t.Context(), []schema.Queue{s.Options.Table()}))
+		made := must[[]string](t)(s.db.MakeViews(t.Context(), []schema.Queue{s.Table()}))
 		equal(t, strings.Join(made, " "), "shop_emails$jobs shop_emails$failures")
 		ids := map[job.Status]int64{}
 		for i, status := range job.Statuses {
@@ -151,7 +151,7 @@ func TestViewsReadFewRows(t *testing.T) {
 	n, _ := strconv.Atoi(os.Getenv("HIPQ_TEST_ROWS"))
 	n = max(n, 20_000)
 	suite(t, func(s env) {
-		queues := []schema.Queue{s.Options.Table()}
+		queues := []schema.Queue{s.Table()}
 		must[[]string](t)(s.db.MakeViews(t.Context(), queues))
 		must[[]string](t)(s.db.MakeProcedures(t.Context(), queues))
 		s.add(job.Params{Type: "send", Key: "k", Data: "1"}, job.Params{Type: "send", Key: "l"}, job.Params{Type: "report", Key: "k"})

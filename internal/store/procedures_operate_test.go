@@ -323,7 +323,7 @@ func TestProceduresOnDuplicate(t *testing.T) {
 // In a queue with shards, a replaced job gets its place by its new values. It is added once.
 func TestProceduresReplaceInShards(t *testing.T) {
 	mysqlSuite(t, func(o *queue.Options) { o.Shards = 4 }, func(s env) {
-		must[[]string](t)(s.db.MakeProcedures(t.Context(), []schema.Queue{s.Options.Table()}))
+		must[[]string](t)(s.db.MakeProcedures(t.Context(), []schema.Queue{s.Table()}))
 		for _, shardKey := range []string{"a", "b", "c", "d", "e"} {
 			s.one("job_submit", "emails", "send", "k", nil, `{"on_duplicate": "replace", "shard_key": "`+shardKey+`"}`)
 			for range 2 {
@@ -462,7 +462,7 @@ func TestLeavingTheLineLetsIn(t *testing.T) {
 				if s.db.SQL.Engine == "sqlite" {
 					continue
 				}
-				must[[]string](t)(s.db.MakeProcedures(t.Context(), []schema.Queue{s.Options.Table()}))
+				must[[]string](t)(s.db.MakeProcedures(t.Context(), []schema.Queue{s.Table()}))
 			}
 			s.exec("DELETE FROM shop_emails")
 			for n := range 3 {

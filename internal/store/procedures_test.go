@@ -27,7 +27,7 @@ import (
 func proceduresSuite(t *testing.T, change func(*queue.Options), f func(s env)) {
 	t.Helper()
 	mysqlSuite(t, change, func(s env) {
-		must[[]string](t)(s.db.MakeProcedures(t.Context(), []schema.Queue{s.Options.Table()}))
+		must[[]string](t)(s.db.MakeProcedures(t.Context(), []schema.Queue{s.Table()}))
 		s.call("worker_register", "w1", "h", 7, 3600)
 		f(s)
 	})

@@ -160,7 +160,7 @@ type firstRead struct {
 	// what it read of the ranges instead, because it knew none.
 	open bool
 	due  []candidate
-	head *heads
+	head heads
 }
 
 func (q *Queue) readFirst(tx *engine.Tx, r Round, first *firstRead, again bool) (queries []engine.Query) {
@@ -182,7 +182,7 @@ func (q *Queue) readFirst(tx *engine.Tx, r Round, first *firstRead, again bool) 
 	if starts && !again {
 		if first.due = r.Candidates.known(r.Slots); len(first.due) > 0 {
 			queries = append(queries, r.Candidates.lock(tx, first.due))
-		} else if first.head = r.Candidates.heads(r.Slots); first.head != nil {
+		} else if first.head = r.Candidates.heads(r.Slots); len(first.head.ranges) > 0 {
 			queries = append(queries, q.rangesOf(r.Candidates.shard, first.head.ranges))
 		}
 	}
