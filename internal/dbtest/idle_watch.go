@@ -196,7 +196,7 @@ func (w *Watch) look() (m Moment, err error) {
 		due := len(m.Jobs)
 		read(columns+" WHERE status = 'scheduled' AND wake_time <= "+now+" AND losses = 0 ORDER BY wake_time LIMIT "+fmt.Sprint(enough), scan)
 		for i := range m.Jobs[due:] {
-			m.Jobs[due+i].Status = "available" // a poll sees to that
+			m.Jobs[due+i].Status = "available" // the next poll makes it so
 		}
 	}
 	read("SELECT queue FROM "+w.prefix+"queues WHERE paused = 1", func(rows *sql.Rows) error {

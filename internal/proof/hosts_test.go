@@ -426,7 +426,7 @@ func (n *network) halt(h *host, s syscall.Signal, last time.Duration) (processes
 
 // takeOvers looks, until ctx ends, for jobs that stay with a worker whose lock has ended.
 func (n *network) takeOvers(ctx context.Context) {
-	var held time.Time // when a transaction was last open for long, which nobody can pass
+	var held time.Time // when a transaction was last open for long: no worker can pass it
 	for ; ctx.Err() == nil; time.Sleep(100 * time.Millisecond) {
 		age := 0
 		if err := n.db.QueryRow("SELECT COALESCE(MAX(TIMESTAMPDIFF(SECOND, trx_started, NOW())), 0) FROM information_schema.INNODB_TRX").Scan(&age); err == nil && age > 1 {
