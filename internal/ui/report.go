@@ -117,8 +117,8 @@ func (p reportPage) Now() string {
 	return texts.Thousands(len(p.Workers.Jobs))
 }
 
-// anchor finds links. They don't nest.
-var anchor = texts.Pattern(`(?s)<a([^>]*) href="([^"]*)"([^>]*)>(.*?)</a>`)
+// anchor finds links, and what a title says about where they lead. They don't nest.
+var anchor = texts.Pattern(`(?s)<a([^>]*) href="([^"]*)"( title="[^"]*")?([^>]*)>(.*?)</a>`)
 
 // alone is a page in which links to what it doesn't have are texts, and those to a part that it doesn't have go to the section of such
 // parts.
@@ -129,9 +129,9 @@ func alone(page string) string {
 		section, _, _ := strings.Cut(id, "-")
 		for _, to := range []string{id, section} {
 			if inside && strings.Contains(page, ` id="`+to+`"`) {
-				return "<a" + parts[1] + ` href="#` + to + `"` + parts[3] + ">" + parts[4] + "</a>"
+				return "<a" + parts[1] + ` href="#` + to + `"` + parts[3] + parts[4] + ">" + parts[5] + "</a>"
 			}
 		}
-		return "<span" + parts[1] + parts[3] + ">" + parts[4] + "</span>"
+		return "<span" + parts[1] + parts[4] + ">" + parts[5] + "</span>"
 	})
 }

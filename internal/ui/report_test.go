@@ -163,7 +163,7 @@ func TestAlone(t *testing.T) {
 	const page = `<h2 id="queues"></h2><h3 id="queues-emails"></h3>`
 	for link, want := range map[string]string{
 		`<a class="x" href="#queues-emails">a</a>`: `<a class="x" href="#queues-emails">a</a>`, `<a href="#queues-sms">b</a>`: `<a href="#queues">b</a>`,
-		`<a href="#failures">c</a>`: `<span>c</span>`, `<a href="/queues/emails" id="n">d</a>`: `<span id="n">d</span>`,
+		`<a href="#failures">c</a>`: `<span>c</span>`, `<a href="/queues/emails" title="its jobs" id="n">d</a>`: `<span id="n">d</span>`,
 	} {
 		dbtest.Same(t, ui.Alone(page+link), page+want)
 	}
