@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -259,9 +260,9 @@ func TestStreamAfterTheLock(t *testing.T) {
 	wantFinished(t, within(t, s, testJob(), 20*time.Second))
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
-	looks := 0
+	var looks atomic.Int32
 	o := s.Handle(handling.With(ctx, handling.Hooks{Look: func() {
-		if looks++; looks > 1 { // the first check is for taking a program
+		if looks.Add(1) > 1 { // the first check is for taking a program
 			cancel(errors.New("lock lost"))
 		}
 	}}), testJob())
