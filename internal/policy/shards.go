@@ -105,6 +105,35 @@ func Divide(limit int, demands []Demand) []int {
 	return shares
 }
 
+// Part is what a shard has of the queue's limit and of the rate.
+type Part struct {
+	// Share is of the limit, of which Used counts now. RateShare is of the rate, of which Lately counts.
+	Share, Used, RateShare, Lately int
+	// First is the weight of the first job that waits for either; 0 if none does.
+	First int
+}
+
+// HaveIdle says that a shard's first job waits for what no other shard can use now: one where nothing waits, or where the first
+// job waits for the other limit. A limit or rate of 0 is none.
+func HaveIdle(limit, rate int, parts []Part) bool {
+	type lack struct{ limit, rate bool }
+	waits, left, starts := map[lack]bool{}, limit, rate
+	for _, p := range parts {
+		left, starts = left-p.Used, starts-p.Lately
+		if p.First == 0 {
+			continue
+		}
+		lacks := lack{limit > 0 && p.Share-p.Used < min(p.First, limit), rate > 0 && p.RateShare <= p.Lately}
+		if waits[lacks] = true; !lacks.rate {
+			left -= max(0, p.Share-p.Used)
+		}
+		if !lacks.limit {
+			starts -= max(0, p.RateShare-p.Lately)
+		}
+	}
+	return waits[lack{limit: true}] && left > 0 || waits[lack{rate: true}] && starts > 0 || waits[lack{true, true}] && min(left, starts) > 0
+}
+
 // portion is a demand with numbers clamped to 0 and the limit. target is what the shard should use.
 type portion struct {
 	shard, used, target int

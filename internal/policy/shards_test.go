@@ -342,3 +342,30 @@ func busy(q *queue) (list []int) {
 	}
 	return list
 }
+
+// TestHaveIdle: room moves at once if a shard waits for it and none can use it.
+func TestHaveIdle(t *testing.T) {
+	for _, c := range []struct {
+		what        string
+		limit, rate int
+		want        bool
+		parts       []Part
+	}{
+		{"nothing waits", 6, 2, false, []Part{{Share: 6, RateShare: 1}, {RateShare: 1}}},
+		{"one has the limit, and nothing waits there", 6, 0, true, []Part{{Share: 6}, {First: 1}}},
+		{"one has the limit, and will start", 6, 2, false, []Part{{Share: 6, RateShare: 1, First: 1}, {RateShare: 1, First: 1}}},
+		{"one has the limit, and waits for the rate", 6, 2, true, []Part{{Share: 6, RateShare: 1, Lately: 1, First: 1}, {RateShare: 1, First: 1}}},
+		{"jobs run in what the first has lost", 6, 0, false, []Part{{Share: 3, Used: 6}, {Share: 0, First: 1}}},
+		{"half of them have ended", 6, 0, true, []Part{{Share: 3, Used: 3}, {Share: 0, First: 1}}},
+		{"a heavy job waits for the last of the limit", 6, 0, true, []Part{{Share: 4}, {Share: 2, First: 6}}},
+		{"one heavier than the limit has all of it", 6, 0, false, []Part{{}, {Share: 6, First: 9}}},
+		{"one has the rate, and nothing waits there", 0, 2, true, []Part{{RateShare: 2}, {First: 1}}},
+		{"one has the rate, and will start", 0, 2, false, []Part{{RateShare: 2, First: 1}, {First: 1}}},
+		{"one has the rate, and waits for the limit", 6, 2, true, []Part{{Share: 0, RateShare: 2, First: 1}, {Share: 6, First: 1}}},
+		{"one lacks both, and only the limit is idle", 6, 2, false, []Part{{Share: 6, RateShare: 1, Lately: 1}, {RateShare: 1, Lately: 1, First: 1}}},
+		{"one lacks both, and both are idle", 6, 2, true, []Part{{Share: 6, RateShare: 2}, {First: 1}}},
+	} {
+		got := HaveIdle(c.limit, c.rate, c.parts)
+		dbtest.Ensure(t, got == c.want, "%s: got %v", c.what, got)
+	}
+}

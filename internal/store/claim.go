@@ -94,7 +94,7 @@ func (c *start) take(ctx context.Context, due []candidate, n int) (taken []*job.
 			if len(taken) == 0 && c.Limits.OursWait(claim.Queue) && c.round.Candidates.mayHaveFree(began) {
 				continue
 			}
-			return taken, false, nil
+			return taken, c.round.Candidates.more(c.turn), nil
 		}
 		if batch, err = c.withHeld(ctx, batch, n-len(taken)); err != nil {
 			return nil, false, err

@@ -31,6 +31,8 @@ type Candidates struct {
 	readAt time.Time
 	// readFor is how long that read took.
 	readFor time.Duration
+	// newsAt is when jobs were last found that may be before what was read.
+	newsAt time.Time
 }
 
 // headEvery bounds how long the next job may be passed over; ten times a read from the head if that is longer.
@@ -111,6 +113,16 @@ func (c *Candidates) forget() {
 	}
 	c.readAt = time.Time{}
 }
+
+// News says that jobs were found to be due, perhaps before what was read. The ranges are read from their heads again, at the latest
+// once they have ended.
+func (c *Candidates) News() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.newsAt = time.Now()
+}
+
+func (c *Candidates) missesNews() bool { return c.newsAt.After(c.readAt.Add(-c.readFor)) }
 
 func (c *Candidates) stale() bool { return time.Since(c.readAt) >= max(headEvery, 10*c.readFor) }
 
@@ -228,7 +240,7 @@ func (c *Candidates) admitted(t *turn) (ranges []*indexRange) {
 func (c *Candidates) more(t *turn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.ContainsFunc(c.admitted(t), func(r *indexRange) bool { return len(r.read) > 0 || !r.ended })
+	return c.missesNews() || slices.ContainsFunc(c.admitted(t), func(r *indexRange) bool { return len(r.read) > 0 || !r.ended })
 }
 
 // mayHaveFree says that jobs of weight 0 may have come since the ranges were read before, and forgets the ranges. A round

@@ -114,6 +114,24 @@ func TestUpkeepInAnyOrder(t *testing.T) {
 	})
 }
 
+// A retry that becomes due is before the jobs that a worker has read ahead. It starts at the latest once those are started.
+func TestDueBeforeWhatWasRead(t *testing.T) {
+	suite(t, func(s env) {
+		s.hire("w")
+		s.add(job.Params{Type: "send"}, job.Params{Type: "send"}, job.Params{Type: "send"})
+		candidates := s.candidates("send")
+		equal(t, s.places(s.doWith(candidates, "w", 1).Started), []int64{1}, "started")
+		s.add(job.Params{Type: "send", Priority: new(-1)})
+		candidates.News()
+		done := s.doWith(candidates, "w", 2)
+		equal(t, s.places(done.Started), []int64{2, 3}, "started")
+		ensure(t, done.More, "the round says that no job is left")
+		done = s.doWith(candidates, "w", 2)
+		equal(t, s.places(done.Started), []int64{4}, "started")
+		ensure(t, !done.More, "the round says that more jobs are left")
+	})
+}
+
 // Workers that start jobs of the same types share what they read ahead. What one leaves behind, the other one starts.
 func TestWorkersShareWhatTheyReadAhead(t *testing.T) {
 	suiteWith(t, func(*queue.Options) {}, func(s env) {

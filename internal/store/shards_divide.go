@@ -21,7 +21,7 @@ import (
 
 const (
 	divideEvery = time.Second
-	// completeEvery is how often a division is completed: jobs of a shard that lost its share must end before others get it.
+	// completeEvery is how often room moves that no shard can use which has it, or that jobs of one that lost it have left.
 	completeEvery = 100 * time.Millisecond
 )
 
@@ -36,36 +36,44 @@ func (q *Queue) shards() shards { return shards{q} }
 
 func (q *Queue) isShared() bool { return q.isDivided() && (q.ThrottleLimit > 0 || q.Rate.Starts > 0) }
 
-// look says whether a shard has too little, whether it is time to divide then, and whether the first job that waits in one fits into
-// the whole limit: the next division makes room in its shard.
-func (q shards) look(ctx context.Context) (short, dividing, room bool, err error) {
+// look completes a poll. It says whether the first job that waits in a shard fits into the whole limit: the next division makes
+// room in its shard.
+func (q shards) look(ctx context.Context, l *Poll) (room bool, err error) {
 	var rows []ShardRow
 	used := map[int]int{}
 	err = q.db.SQL.Read(ctx, q.ShardRows(&rows), q.usedByPlace(used))
 	if err != nil || !slices.ContainsFunc(rows, ShardRow.Waits) {
-		return false, false, false, texts.Wrap(err, "read the shards of %s", q.Name)
+		return false, texts.Wrap(err, "read the shards of %s", q.Name)
 	}
 	limit := claim.Limit{Max: q.ThrottleLimit, Whole: q.ThrottleLimit}
 	for _, n := range used {
 		limit.Used += n
 	}
 	fits := func(r ShardRow) bool { return r.Waits() && limit.HasRoom(r.waitFactor) }
-	return true, q.mayDivide(rows, used), q.ThrottleLimit > 0 && slices.ContainsFunc(rows, fits), nil
+	l.Dividing = q.mayDivide(rows, used)
+	if q.areAll(rows) {
+		for shard, r := range rows {
+			l.Free[shard] = r.RateShare > r.StartsLately(q.Rate)
+		}
+	}
+	return q.ThrottleLimit > 0 && slices.ContainsFunc(rows, fits), nil
 }
 
 func (q shards) usedByPlace(used map[int]int) engine.Query {
 	return Weights(q.Queue, "shard", schema.Counts, func(place, n int) { used[place] = n })
 }
 
-// mayDivide says whether it is time to divide: the last division is old enough, or left room that no shard has.
+// mayDivide says whether it is time to divide: the last division is old enough, or a shard lacks what no other can use now.
 func (q shards) mayDivide(rows []ShardRow, used map[int]int) bool {
-	last, left := rows[0], q.ThrottleLimit
-	for _, r := range rows {
-		if left -= used[r.Place]; r.Waits() { // otherwise it doesn't need the rest of its share
-			left -= max(0, r.Share-used[r.Place])
+	last, parts := rows[0], make([]policy.Part, len(rows))
+	for i, r := range rows {
+		parts[i] = policy.Part{Share: r.Share, Used: used[r.Place], RateShare: r.RateShare, Lately: r.StartsLately(q.Rate)}
+		if r.Waits() {
+			parts[i].First = max(1, r.waitFactor)
 		}
 	}
-	return !isWithin(last.divideTime, divideEvery, last.at) || left > 0 && !isWithin(last.divideTime, completeEvery, last.at)
+	return !isWithin(last.divideTime, divideEvery, last.at) ||
+		policy.HaveIdle(q.ThrottleLimit, q.Rate.Starts, parts) && !isWithin(last.divideTime, completeEvery, last.at)
 }
 
 // divideShares divides the limit and the rate among the shards, unless another process did so less than a second ago. A job

@@ -21,8 +21,8 @@ type Poll struct {
 	Due bool
 	// RoomMayCome: a job of the given types waits for a limit, and a job that runs may make room, or one that waits before it may start.
 	RoomMayCome bool
-	// Shards has Due for each shard.
-	Shards []bool
+	// Shards has Due for each shard. Free says that its share of the rate has room, as after a division.
+	Shards, Free []bool
 	// Overlooked: it is time to look for groups that have room but still hold jobs.
 	Overlooked bool
 	// Waking: a scheduled job is due, or an answer is overdue.
@@ -31,7 +31,7 @@ type Poll struct {
 	New bool
 	// Misplaced: a job was placed under another division.
 	Misplaced bool
-	// Dividing: a shard has too small a share, and the last division is over a second old.
+	// Dividing: a shard has too small a share, and it is time to divide again.
 	Dividing bool
 	// Stuck: a dead worker still has jobs.
 	Stuck bool
@@ -71,7 +71,7 @@ func (q *Queue) Poll(ctx context.Context, types Types) (l Poll, err error) {
 		" EXISTS (SELECT 1 FROM " + pick + " WHERE " + misplacedOf + " AND " + misplaced[0] + ")" +
 		" OR EXISTS (SELECT 1 FROM " + pick + " WHERE " + misplacedOf + " AND " + misplaced[1] + ")," +
 		" locked, stuck, held, held_of_types, EXISTS (SELECT 1 FROM " + pick + " WHERE " + schema.Runs + ")"
-	l.Shards = make([]bool, q.Division().N)
+	l.Shards, l.Free = make([]bool, q.Division().N), make([]bool, q.Division().N)
 	for shard := range l.Shards {
 		due, of := types.exist("SELECT 1 FROM " + pick + " WHERE status = 'available' AND" + q.inShard(shard) + " AND part IN ('NONE', 'free')")
 		query += ", " + due +
@@ -103,11 +103,11 @@ func (q *Queue) Poll(ctx context.Context, types Types) (l Poll, err error) {
 	l.RoomMayCome = waits && running > 0 && !paused
 	l.Overlooked = held > 0 && q.overlooked.isDue()
 	if q.isShared() && l.Due {
-		var short, room bool
-		if short, l.Dividing, room, err = q.shards().look(ctx); err != nil {
+		room, err := q.shards().look(ctx, &l)
+		if err != nil {
 			return Poll{}, err
 		}
-		l.RoomMayCome = l.RoomMayCome || short && room
+		l.RoomMayCome = l.RoomMayCome || room
 	}
 	if waits && !l.RoomMayCome && !paused { // last, so that it sees who has taken the room since
 		l.RoomMayCome, err = q.otherMayStart(ctx, ofTypes, names)

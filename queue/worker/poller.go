@@ -93,7 +93,7 @@ func (p *poller) next() (next *source, at time.Time) {
 	for _, s := range p.sources {
 		from := s.nextPoll
 		soon := time.Until(s.startsAt())
-		if s.waits() && (s.outs(false) > 0 || soon > 0 && soon < waitingEvery) { // a round looks at what a poll would find, and more rounds would follow
+		if s.waits() && len(s.shards) == 1 && (s.outs(false) > 0 || soon > 0 && soon < waitingEvery) { // a round looks at what a poll would find, and more rounds would follow
 			from = slices.MaxFunc([]time.Time{from, s.seenSince.Add(5 * pollEvery)}, time.Time.Compare)
 		}
 		if s.pollSent.IsZero() && from.Before(at) {
@@ -254,7 +254,9 @@ func (p *poller) see(s *source, found store.Poll, stopping []int64) {
 	s.roomMayCome = found.RoomMayCome
 	for shard, due := range found.Shards {
 		if in := s.shards[shard]; due && len(s.types) > 0 {
-			in.found()
+			if in.foundNew(); found.Free[shard] {
+				in.notBefore = time.Time{}
+			}
 		} else {
 			in.waits = false
 		}

@@ -111,7 +111,7 @@ func (s *source) nothing() {
 func (s *source) foundAny() {
 	for _, one := range s.shards {
 		if len(s.types) > 0 && s.gone == nil {
-			one.found()
+			one.foundNew()
 		}
 	}
 }
@@ -128,6 +128,12 @@ func (s *source) stripe(of, nth int) {
 
 // found records that a round may find jobs to start in the shard.
 func (one *shard) found() { one.dueAt = time.Now() }
+
+// foundNew records that jobs may have come since the latest round.
+func (one *shard) foundNew() {
+	one.found()
+	one.candidates.News()
+}
 
 func (one *shard) mayStart() bool { return !one.dueAt.IsZero() && !one.notBefore.After(time.Now()) }
 
