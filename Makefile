@@ -65,8 +65,9 @@ test-engines: ## run the tests that have a database on MySQL, and on a Galera cl
 
 # The race detector slows SQLite, which is Go code here, ten times as much as a server that it doesn't see. The code above the
 # two is the same, so these tests run on MariaDB alone; and not those in which nothing happens at once, or only in the server's
-# procedures. With SHORT=1, cmd, whose tests mostly run one command after the other, is left to each night.
-BUT_ALONE = $(if $(filter ./...,$(PKG)),$$(go list ./... | grep -v -e /internal/crash -e /internal/conformance -e /schema$$ $(if $(SHORT),-e /cmd$$)),$(PKG))
+# procedures or in processes. With SHORT=1, what mostly runs one command or request after the other is left to each night.
+BUT_ALONE = $(if $(filter ./...,$(PKG)),$$(go list ./... | grep -v -e /internal/crash -e /internal/conformance -e /internal/proof -e /schema$$ \
+	$(if $(SHORT),-e /cmd$$ -e /internal/ui$$ -e /internal/guard$$ -e /monitor$$)),$(PKG))
 race: ## run the shorter tests under the race detector (needs a C compiler); SHORT=1 leaves some out
 	@.ci/clients
 	CGO_ENABLED=1 .ci/times .ci/with-mariadb go test -vet=off -race -short -skip '^TestProcedures|/^sqlite$$' -count=1 -timeout 60m $(BUT_ALONE)
@@ -77,8 +78,8 @@ crash: ## kill and stop workers and check that no job is lost, doubled, or held 
 	@.ci/clients
 	.ci/times .ci/with-mariadb go test -vet=off -count=1 -timeout 20m -v $(if $(SHORT),-short) ./internal/crash
 	FUZZ_PLAIN=1 .ci/fuzz 5000x
-	.ci/proof --round 7 'signals/*/1'
-	.ci/proof --round 8 'signals/$(if $(SHORT),mariadb,*)/1'
+	.ci/proof --round 7 'signals/$(if $(SHORT),mariadb,*)/1'
+	.ci/proof --round 8 'signals/*/1'
 	$(if $(SHORT),,.ci/proof --for 10m 'signals/*/1')
 	$(if $(SHORT),,.ci/with-mariadb go test -count=10 -timeout 60m -run 'OverShards|InAShard|AtRandom' ./internal/store)
 	$(if $(SHORT),,.ci/with-mariadb go test -count=1 -run '$(NIGHTLY)' ./cmd)
