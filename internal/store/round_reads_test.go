@@ -302,6 +302,22 @@ func TestRoundAsksOnceWhetherTheQueueIsOpen(t *testing.T) {
 	}
 }
 
+// A round that knows no candidates reads them along with what each round asks first, and locks them in one round trip more.
+func TestFirstRoundReadsAlong(t *testing.T) {
+	parallel(t)
+	source := dbtest.MySQL(t)
+	counted, sent := dbtest.Count(t, dbtest.Open(t, "mysql", source, "emails"), source)
+	s := openStore(t, counted, options())
+	s.hire("w")
+	s.add(make9("send")...)
+	candidates := s.candidates("send")
+	var trips []int
+	for range 2 {
+		trips = append(trips, len(sent.During(func() { equal(t, len(s.doWith(candidates, "w", 3).Started), 3, "started") })))
+	}
+	ensure(t, trips[0] == trips[1]+1 || s.db.SQL.IDsByKey, "%d round trips, then %d", trips[0], trips[1]) // on a cluster, each statement is one
+}
+
 // Discarding jobs at once costs a round no round trip.
 func TestDiscardingCostsNoRoundTrip(t *testing.T) {
 	parallel(t)
