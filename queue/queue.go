@@ -18,7 +18,28 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// Options configure one queue of an instance. Only Name is required.
+// Options configure one queue of an instance, like a queue's section in hipq.yaml. Only Name is required. The fields:
+//
+//	Name string                                   // of the queue
+//	Types []job.Type                              // the configured job types; others have the defaults below
+//	Config string                                 // names the config that Types come from, so that types that it has lost are forgotten
+//	ThrottleLimit int                             // of the sum of throttle factors of running jobs; 0 is none
+//	ThrottleGroups *job.ThrottleGroups            // limits of groups
+//	RefuseWeightless bool                         // refuses jobs whose throttle factor is 0
+//	Rate job.Rate                                 // of starts
+//	Shards int                                    // at most 100; 0 is 1 for workers, and the database's number for applications
+//	Concurrency int                               // how many jobs may run at once on one host; 0 is the worker's limit
+//	Order job.Order                               // empty is job.ByPriority
+//	PriorityOrder job.PriorityOrder               // empty is job.LowestFirst
+//	DefaultPriority *int                          // nil is the database's value, or 100
+//	DefaultTimeout time.Duration                  // 0 is the database's value, or a day
+//	DefaultRetry *job.RetryPolicy                 // nil is the database's value, or job.DefaultRetry
+//	StrictTypes bool                              // has hipq enqueue and procedures refuse types that aren't configured
+//	Location *time.Location                       // of the time windows; nil is UTC
+//	KeepFinished, KeepFailed time.Duration        // what purge keeps, in whole seconds; 0 is the default, DiscardAtOnce nothing
+//
+// The limits, the rate and the shards hold for all workers: only hipq init or admin.Queue.Reshard changes them, and until then
+// workers whose options differ leave the queue out.
 type Options = store.Options
 
 // DiscardAtOnce is the retention that deletes a job in the transaction that makes it final.

@@ -3,13 +3,17 @@ package browser
 import (
 	"fmt"
 	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/chromedp"
 
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/queue/job"
@@ -170,4 +174,36 @@ func TestHostilePages(t *testing.T) {
 	b.open(s.base + s.jobsOf()[0])
 	shown := value[string](b, `document.querySelector("pre.error").innerText`)
 	dbtest.Ensure(t, strings.Contains(shown, "<script>document.title"), "the text itself is shown: %s", shown)
+}
+
+// TestCostOfTabs says what three open tabs cost for a time, if HIPQ_TABS is that time: HIPQ_TABS=10m.
+func TestCostOfTabs(t *testing.T) {
+	long, err := time.ParseDuration(os.Getenv("HIPQ_TABS"))
+	if err != nil {
+		t.Skip("HIPQ_TABS is no time")
+	}
+	s := open(t)
+	s.fail(20_000, "connect: connection refused")
+	s.add(slices.Repeat([]job.Params{{Type: "send"}}, 2_666)...)
+	var requests, received atomic.Int64
+	a := s.enter()
+	for _, path := range []string{"/", "/queues/emails", "/jobs/emails/20001"} {
+		b := a.another()
+		dbtest.OK(t, chromedp.Listen(b, func(event any) {
+			switch e := event.(type) {
+			case *network.EventRequestWillBeSent:
+				requests.Add(1)
+			case *network.EventDataReceived:
+				received.Add(e.EncodedDataLength)
+			}
+		}))
+		b.open(s.base + path)
+	}
+	a.do(chromedp.Navigate("about:blank"))
+	for end := time.Now().Add(long); time.Now().Before(end); time.Sleep(time.Second) {
+		s.add(job.Params{Type: "send"})
+	}
+	s.stop()
+	used := s.ui.ProcessState.UserTime() + s.ui.ProcessState.SystemTime()
+	t.Logf("%d requests, %.1f MB, %.1f s of a processor in %s", requests.Load(), float64(received.Load())/1e6, used.Seconds(), long)
 }
