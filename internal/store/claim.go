@@ -91,7 +91,7 @@ func (c *start) take(ctx context.Context, due []candidate, n int) (taken []*job.
 			}
 		}
 		if len(batch) == 0 { // that was the end of the line
-			if len(taken) == 0 && c.Limits.OursWait(claim.Queue) && c.round.Candidates.mayHaveFree(began) {
+			if len(taken) == 0 && c.round.Candidates.lookAgain(began, c.Limits.OursWait(claim.Queue)) {
 				continue
 			}
 			return taken, c.round.Candidates.more(c.turn), nil

@@ -27,16 +27,16 @@ type Candidates struct {
 	mu     sync.Mutex
 	stripe stripe
 	ranges []*indexRange
-	// readAt is when the ranges were last read from their heads.
-	readAt time.Time
+	// readAt is when the ranges were last read from their heads, and askedAt when that read began.
+	readAt, askedAt time.Time
 	// readFor is how long that read took.
 	readFor time.Duration
 	// newsAt is when jobs were last found that may be before what was read.
 	newsAt time.Time
 }
 
-// headEvery bounds how long the next job may be passed over; ten times a read from the head if that is longer.
-const headEvery = time.Second
+// headEvery bounds how long the next job may be passed over; ten times a read from the head if that is longer, up to headLate.
+const headEvery, headLate = time.Second, 5 * time.Second
 
 // indexRange is where a range of the claim index was read up to. Those of available jobs go from round to round; those of
 // throttled jobs are one round's.
@@ -122,9 +122,11 @@ func (c *Candidates) News() {
 	c.newsAt = time.Now()
 }
 
-func (c *Candidates) missesNews() bool { return c.newsAt.After(c.readAt.Add(-c.readFor)) }
+func (c *Candidates) missesNews() bool { return c.newsAt.After(c.askedAt) }
 
-func (c *Candidates) stale() bool { return time.Since(c.readAt) >= max(headEvery, 10*c.readFor) }
+func (c *Candidates) stale() bool {
+	return time.Since(c.readAt) >= max(headEvery, min(10*c.readFor, headLate))
+}
 
 // known hands out up to n candidates, in order, as far as they have been read.
 func (c *Candidates) known(n int) []candidate {
@@ -139,8 +141,8 @@ func (c *Candidates) known(n int) []candidate {
 // heads are copies of the ranges, for a round that reads them from their heads before it calls next: that saves it a round trip.
 // There are none if next would go on behind them.
 type heads struct {
-	ranges []*indexRange
-	began  time.Time
+	ranges         []*indexRange
+	askedAt, hasAt time.Time
 }
 
 func (c *Candidates) heads(n int) (h heads) {
@@ -151,14 +153,14 @@ func (c *Candidates) heads(n int) (h heads) {
 	if others || len(c.ranges) == 0 || len(c.ranges) > rangesMax || !c.stale() && slices.ContainsFunc(c.ranges, goesOn) {
 		return h
 	}
-	h.began = time.Now()
+	h.askedAt = time.Now()
 	for _, r := range c.ranges {
 		h.ranges = append(h.ranges, &indexRange{status: r.status, part: r.part, jobType: r.jobType, size: c.sizeOf(r, n, len(c.ranges), true)})
 	}
 	return h
 }
 
-func (c *Candidates) adopt(h heads) {
+func (c *Candidates) adopt(h *heads) {
 	for i, r := range c.ranges {
 		r.size, r.read = h.ranges[i].size, h.ranges[i].read
 		for n := range r.read {
@@ -166,7 +168,8 @@ func (c *Candidates) adopt(h heads) {
 		}
 		r.hasRead()
 	}
-	c.readAt, c.readFor = time.Now(), time.Since(h.began)
+	c.readAt, c.askedAt, c.readFor = time.Now(), h.askedAt, h.hasAt.Sub(h.askedAt)
+	h.ranges = nil // a later look reads them again
 }
 
 // next hands out up to n candidates, in order, from the ranges that the turn admits. The round's first call may read from the
@@ -180,7 +183,7 @@ func (c *Candidates) next(ctx context.Context, tx *engine.Tx, n int, t *turn, fi
 	for {
 		fromHead := c.readAt.IsZero()
 		if fromHead && first != nil && len(first.ranges) > 0 {
-			c.adopt(*first)
+			c.adopt(first)
 		} else if fromHead {
 			if err := c.discover(ctx, tx); err != nil {
 				return nil, err
@@ -243,12 +246,13 @@ func (c *Candidates) more(t *turn) bool {
 	return c.missesNews() || slices.ContainsFunc(c.admitted(t), func(r *indexRange) bool { return len(r.read) > 0 || !r.ended })
 }
 
-// mayHaveFree says that jobs of weight 0 may have come since the ranges were read before, and forgets the ranges. A round
-// whose only candidates wait for the limit never comes to the end of the line, where next begins again.
-func (c *Candidates) mayHaveFree(before time.Time) bool {
+// lookAgain says that jobs that may start may have come since the ranges were read, and forgets the ranges. A round whose only
+// candidates are in line never comes to the end of the ranges, where next begins again. If it waits for the limit, jobs of weight 0
+// may have come since the ranges were read before it.
+func (c *Candidates) lookAgain(before time.Time, waits bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	may := c.readAt.Before(before)
+	may := c.missesNews() || waits && c.readAt.Before(before)
 	if may {
 		c.forget()
 	}
@@ -293,7 +297,7 @@ func (c *Candidates) read(ctx context.Context, tx *engine.Tx, n int, ranges []*i
 		return err
 	}
 	if fromHead {
-		c.readAt, c.readFor = time.Now(), time.Since(began)
+		c.readAt, c.askedAt, c.readFor = time.Now(), began, time.Since(began)
 	}
 	return nil
 }

@@ -132,6 +132,41 @@ func TestDueBeforeWhatWasRead(t *testing.T) {
 	})
 }
 
+// A round that starts nothing beside a job in line reads the head again once, and doesn't ask for another round.
+func TestRoundBesideTheLine(t *testing.T) {
+	for name, change := range map[string]func(*queue.Options){
+		"another type": func(o *queue.Options) { o.ThrottleLimit = 3 }, "too heavy": byRegion(0, map[string]int{"*": 3}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			suiteWith(t, change, func(s env) {
+				s.hire("a")
+				s.hire("b")
+				s.add(inRegion("x", 2), inRegion("x", 2))
+				a, b := s.candidates("send"), s.candidates("report")
+				equal(t, s.places(s.doWith(a, "a", 4).Started), []int64{1}, "started")
+				s.doWith(b, "b", 4)
+				for range 3 {
+					a.News()
+					b.News()
+					ensure(t, !s.doWith(a, "a", 4).More && !s.doWith(b, "b", 4).More, "the round says that more could start")
+				}
+			})
+		})
+	}
+}
+
+// A round may start what it has just settled.
+func TestRoundStartsWhatItSettles(t *testing.T) {
+	suite(t, func(s env) {
+		s.add(job.Params{Type: "send"})
+		jobs := s.start("w", 1)
+		for range 2 {
+			jobs = s.doWith(s.candidates("send"), "w", 1, settled(job.Outcome{Verdict: job.Interrupted}, jobs...)...).Started
+			equal(t, s.places(jobs), []int64{1}, "started again")
+		}
+	})
+}
+
 // Workers that start jobs of the same types share what they read ahead. What one leaves behind, the other one starts.
 func TestWorkersShareWhatTheyReadAhead(t *testing.T) {
 	suiteWith(t, func(*queue.Options) {}, func(s env) {

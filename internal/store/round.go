@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -115,7 +116,7 @@ func (q *Queue) Round(ctx context.Context, r Round) (Done, error) {
 		first = &firstRead{settling: map[int64]settling{}}
 		return q.readFirst(tx, r, first, again)
 	}, func(tx *engine.Tx) (err error) {
-		begun = true
+		begun, first.head.hasAt = true, time.Now()
 		if first.finished != len(first.finishing) {
 			return errNotAsLeft
 		}
@@ -139,6 +140,9 @@ func (q *Queue) Round(ctx context.Context, r Round) (Done, error) {
 		}
 		if err := (settlement{q, tx, r.Worker, &done}).settle(ctx, first); err != nil || slots < 1 || r.Stopped != nil && r.Stopped() != nil {
 			return err
+		}
+		if slices.ContainsFunc(done.Ended, func(e Settled) bool { return e.End.Status == job.StatusAvailable }) {
+			r.Candidates.News() // such as a retry without a delay
 		}
 		return q.startNext(ctx, tx, r, first, &done)
 	})

@@ -16,7 +16,7 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// The limit and the rate of a queue with several shards are divided by what runs and waits in each, at most once a second.
+// The limit and the rate of a queue with several shards are divided by what runs and waits in each: see mayDivide.
 // The division holds all shards' turns, so that nothing starts meanwhile.
 
 const (
@@ -76,8 +76,8 @@ func (q shards) mayDivide(rows []ShardRow, used map[int]int) bool {
 		policy.HaveIdle(q.ThrottleLimit, q.Rate.Starts, parts) && !isWithin(last.divideTime, completeEvery, last.at)
 }
 
-// divideShares divides the limit and the rate among the shards, unless another process did so less than a second ago. A job
-// that should start now forces the division. It waits once for turns that another transaction holds.
+// divideShares divides the limit and the rate among the shards, unless another process has just done so. A job that should start
+// now forces the division. It waits once for turns that another transaction holds.
 func (q shards) divideShares(ctx context.Context, now *job.Job) error {
 	if !q.divisions.isDue() {
 		return nil
@@ -100,8 +100,8 @@ func (q shards) divideShares(ctx context.Context, now *job.Job) error {
 		if err := tx.Read(ctx, q.usedByPlace(used)); err != nil {
 			return fmt.Errorf("sum up the throttle factors: %w", err)
 		}
-		if now == nil && !q.mayDivide(rows, used) {
-			return nil
+		if err := q.forgetWaits(ctx, tx, rows, waits); err != nil || now == nil && !q.mayDivide(rows, used) {
+			return err
 		}
 		if err := q.writeShares(ctx, tx, rows, used, waits); err != nil {
 			return err
@@ -113,6 +113,20 @@ func (q shards) divideShares(ctx context.Context, now *job.Job) error {
 		return nil // the shards go on with what they have
 	}
 	return texts.Wrap(err, "divide the limits of %s among its shards", q.Name)
+}
+
+// forgetWaits forgets that jobs wait in shards where none is left, as after a cancel: no round goes there to say so.
+func (q shards) forgetWaits(ctx context.Context, tx *engine.Tx, rows []ShardRow, waits []policy.Demand) error {
+	args := []any{q.Name}
+	for i := range rows {
+		if rows[i].Waits() && waits[i].Wants == 0 {
+			rows[i].WaitSince, args = 0, append(args, rows[i].Place)
+		}
+	}
+	if len(args) == 1 {
+		return nil
+	}
+	return tx.Write(ctx, "UPDATE "+q.db.Shards()+" SET wait_since = 0, wait_factor = 0 WHERE queue = ? AND shard IN "+engine.In(len(args)-1), args...)
 }
 
 // waitingMax bounds the count of waiting jobs in a shard: a shard with so many counts as able to use any limit.

@@ -138,6 +138,15 @@ func TestKeysOverShards(t *testing.T) {
 	})
 }
 
+// A division forgets that jobs waited in shards where none is left.
+func TestWaitsAreForgotten(t *testing.T) {
+	suiteWith(t, func(o *queue.Options) { o.Shards, o.ThrottleLimit = 4, 6 }, func(s env) {
+		s.exec("UPDATE shop_shards SET wait_since = 1, wait_factor = 5 WHERE queue = 'emails'")
+		s.upkeepOf(store.Poll{Dividing: true})
+		equal(t, value[int](s, "SELECT COUNT(*) FROM shop_shards WHERE wait_since <> 0 OR wait_factor <> 0"), 0, "shards that wait")
+	})
+}
+
 // StartNow starts nothing in a queue with another division.
 func TestStartNowInShards(t *testing.T) {
 	suiteWith(t, func(o *queue.Options) { o.ThrottleLimit, o.Shards = 1, 1 }, func(s env) {
