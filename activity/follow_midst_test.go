@@ -26,19 +26,17 @@ func added(t *testing.T, db *schema.DB, jobs ...int64) {
 // TestFollowGoesOnInTheMidst: the database goes away after some of the newest entries; by its return, others are newer.
 func TestFollowGoesOnInTheMidst(t *testing.T) {
 	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		db := dbtest.Open(t, driver, source)
+	dbtest.EachOpen(t, func(t *testing.T, db *schema.DB) {
 		added(t, db, 1, 2, 3, 4, 5)
 		var came []int64
 		w := New(db).follow(Filter{Limit: 3})
 		ctx, cancel := context.WithCancel(t.Context())
-		if err := w.look(ctx, func(e Entry) error {
+		err := w.look(ctx, func(e Entry) error {
 			came = append(came, e.JobID)
 			cancel()
 			return ctx.Err()
-		}); err == nil {
-			t.Error("no error")
-		}
+		})
+		dbtest.Ensure(t, err != nil, "no error")
 		added(t, db, 6, 7)
 		for range 2 {
 			dbtest.OK(t, w.look(t.Context(), func(e Entry) error {

@@ -101,9 +101,7 @@ func follow(t *testing.T, l testLog, by activity.Filter) (events chan any, next 
 
 // TestFollowEndsForGood: an error that waiting doesn't fix ends it, as does f's own error.
 func TestFollowEndsForGood(t *testing.T) {
-	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		l := openLog(t, driver, source)
+	each(t, func(t *testing.T, l testLog) {
 		recordJobs(t, l, 1)
 		o := activity.FollowOptions{Every: time.Millisecond, Lost: func(err error) { t.Error(err) }}
 		if err := l.Follow(t.Context(), activity.Filter{}, o, func(activity.Entry) error { return schema.ErrNoAnswer }); err != schema.ErrNoAnswer { //nolint:errorlint // unwrapped

@@ -11,9 +11,7 @@ import (
 
 // TestNewest: the caller learns how far back the scan went, and continues there; the result equals Find's.
 func TestNewest(t *testing.T) {
-	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		l := openLog(t, driver, source)
+	each(t, func(t *testing.T, l testLog) {
 		at := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
 		for minute := range 3 {
 			fill(t, l, 15_000, at.Add(time.Duration(minute)*time.Minute))
@@ -57,9 +55,7 @@ func TestNewest(t *testing.T) {
 
 // TestNewestOfTransactionsThatOverlapped: the entry with the latest time needn't have the highest id, nor the earliest the lowest.
 func TestNewestOfTransactionsThatOverlapped(t *testing.T) {
-	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		l := openLog(t, driver, source)
+	each(t, func(t *testing.T, l testLog) {
 		at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 		fill(t, l, 1, at.Add(time.Second))
 		fill(t, l, 1, at)
@@ -74,9 +70,7 @@ func TestNewestOfTransactionsThatOverlapped(t *testing.T) {
 
 // TestFindWaitsForNobody: while f waits, for example for a reader, no statement is open. It ends at what was there at first.
 func TestFindWaitsForNobody(t *testing.T) {
-	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		l := openLog(t, driver, source)
+	each(t, func(t *testing.T, l testLog) {
 		at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 		fill(t, l, 600, at.Add(time.Second), at, at.Add(time.Hour))
 		find := func(by activity.Filter) (jobs []int64) {

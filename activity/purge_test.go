@@ -1,7 +1,6 @@
 package activity_test
 
 import (
-	"context"
 	"os"
 	"testing"
 	"time"
@@ -26,6 +25,12 @@ func openLog(t *testing.T, driver, source string) testLog {
 	t.Helper()
 	db := dbtest.Open(t, driver, source)
 	return testLog{activity.New(db), db}
+}
+
+// each runs a test beside others, on a new log of each engine.
+func each(t *testing.T, f func(t *testing.T, l testLog)) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, driver, source string) { f(t, openLog(t, driver, source)) })
 }
 
 func mustExec(t *testing.T, db *schema.DB, statement string, args ...any) {
@@ -69,9 +74,7 @@ const maxKept = 100
 var purgeHour = time.Date(2025, 3, 30, 1, 0, 0, 0, time.UTC)
 
 func TestPurge(t *testing.T) {
-	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		l := openLog(t, driver, source)
+	each(t, func(t *testing.T, l testLog) {
 		at := func(hours int, d time.Duration) time.Time { return purgeHour.Add(time.Duration(hours)*time.Hour + d) }
 		end := time.Hour - time.Microsecond
 		// hours 0, 2 and 5 are aggregated, 1 and 4 not, 3 is empty; 1,250 entries are more than two batches
@@ -117,16 +120,13 @@ func TestPurge(t *testing.T) {
 }
 
 func TestPurgeNamesABoundedNumberOfHours(t *testing.T) {
-	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		l := openLog(t, driver, source)
+	each(t, func(t *testing.T, l testLog) {
 		for h := range maxKept + 20 {
 			fill(t, l, 2, purgeHour.Add(time.Duration(h)*time.Hour))
 		}
 		r, err := l.Purge(t.Context(), activity.PurgeOptions{Before: purgeHour.Add(1000 * time.Hour)})
-		if err != nil || len(r.Kept) != maxKept || r.KeptHours != maxKept+20 || r.KeptEntries != 2*(maxKept+20) || r.Deleted != 0 {
-			t.Errorf("%d hours named, %+v (%v)", len(r.Kept), r, err)
-		}
+		dbtest.Ensure(t, err == nil && len(r.Kept) == maxKept && r.KeptHours == maxKept+20 && r.KeptEntries == 2*(maxKept+20) && r.Deleted == 0,
+			"%d hours named, %+v (%v)", len(r.Kept), r, err)
 	})
 }
 
@@ -140,8 +140,7 @@ func TestPurgeWaitsForNobody(t *testing.T) {
 	tx := l.db.SQL.Join(open)
 	tx.Now = purgeHour.Add(time.Hour)
 	dbtest.OK(t, activity.Write(t.Context(), tx, l.db, []activity.Entry{{Kind: activity.Worker, State: activity.Starting}}))
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
+	ctx := dbtest.Within(t, 10*time.Second)
 	o := activity.PurgeOptions{Before: purgeHour.Add(time.Hour), Force: true}
 	r, err := l.Purge(ctx, o)
 	dbtest.Ensure(t, err == nil && r.Deleted == 50, "%+v, %v", r, err)

@@ -64,14 +64,10 @@ func TestNames(t *testing.T) {
 		text, failed := os.ReadFile(page)
 		err = errors.Join(err, failed)
 		for _, m := range fileName().FindAllStringSubmatch(string(text), -1) {
-			if !source[m[1]] && !strings.Contains(m[1], "NAME") {
-				t.Errorf("%s names %s, which is not there", page, m[1])
-			}
+			dbtest.Ensure(t, source[m[1]] || strings.Contains(m[1], "NAME"), "%s names %s, which is not there", page, m[1])
 		}
 		for _, m := range testName().FindAllStringSubmatch(string(text), -1) {
-			if !strings.Contains(tests.String(), "func "+m[1]+"(") {
-				t.Errorf("%s names %s, which is not there", page, m[1])
-			}
+			dbtest.Ensure(t, strings.Contains(tests.String(), "func "+m[1]+"("), "%s names %s, which is not there", page, m[1])
 		}
 	}
 	dbtest.OK(t, err)

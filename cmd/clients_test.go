@@ -148,10 +148,9 @@ func (d docs) shop(t *testing.T, driver, source string) *shop {
 		source = filepath.Join(s.dir, "hipq.db")
 	} else {
 		where = fmt.Sprintf("database: {driver: mysql, dsn: %q}\n", source)
-		c, err := mysql.ParseDSN(source)
-		must(t, err)
+		c := dbtest.Must(mysql.ParseDSN(source))(t)
 		host, port, err := net.SplitHostPort(c.Addr)
-		must(t, err)
+		dbtest.OK(t, err)
 		values = append(values, "{host}", host, "{port}", port, "{user}", c.User, "{password}", c.Passwd, "{name}", c.DBName)
 	}
 	s.fill = strings.NewReplacer(values...)
@@ -162,7 +161,7 @@ func (d docs) shop(t *testing.T, driver, source string) *shop {
 	if err == nil {
 		_, err = db.Exec("CREATE TABLE orders (number INT NOT NULL PRIMARY KEY, customer TEXT NOT NULL)")
 	}
-	must(t, err)
+	dbtest.OK(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	s.db = db
 	return s
@@ -170,7 +169,7 @@ func (d docs) shop(t *testing.T, driver, source string) *shop {
 
 func (s *shop) write(file, text string) {
 	s.Helper()
-	must(s, os.WriteFile(filepath.Join(s.dir, file), []byte(text), 0o600))
+	dbtest.OK(s, os.WriteFile(filepath.Join(s.dir, file), []byte(text), 0o600))
 }
 
 func (s *shop) clear() {
@@ -180,7 +179,7 @@ func (s *shop) clear() {
 }
 
 func (s *shop) count(table string) (n int) {
-	must(s, s.db.QueryRow("SELECT COUNT(*) FROM "+table).Scan(&n))
+	dbtest.OK(s, s.db.QueryRow("SELECT COUNT(*) FROM "+table).Scan(&n))
 	return n
 }
 

@@ -14,12 +14,11 @@ import (
 
 // Completion doesn't wait for a database that doesn't answer. It offers the config's names and prints no error.
 func TestCompletionDoesNotWait(t *testing.T) {
-	mute, err := net.Listen("tcp", "127.0.0.1:0") // a client waits for a greeting
-	must(t, err)
+	mute := dbtest.Must(net.Listen("tcp", "127.0.0.1:0"))(t) // a client waits for a greeting
 	defer mute.Close()
 	config := filepath.Join(t.TempDir(), "hipq.yaml")
 	text := fmt.Sprintf("name: shop\ndatabase: {driver: mysql, dsn: \"hipq:secret@tcp(%s)/shop\"}\nqueues: [{name: emails, job_types: [{name: send}]}]\n", mute.Addr())
-	must(t, os.WriteFile(config, []byte(text), 0o600))
+	dbtest.OK(t, os.WriteFile(config, []byte(text), 0o600))
 	for line, want := range map[string]string{
 		"show ":                "emails\n:36\n",
 		"show emails ":         ":36\n",

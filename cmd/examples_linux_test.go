@@ -7,7 +7,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/hipq/hipq/internal/dbtest"
 )
@@ -21,16 +20,14 @@ func TestWorkLoop(t *testing.T) {
 	c := exec.Command("sh", dbtest.Must(filepath.Abs("../docs/examples/work-loop.sh"))(t))
 	c.Dir, c.Env = dir, []string{"PATH=" + dir + ":" + os.Getenv("PATH")}
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // like a container's first process
-	must(t, c.Start())
+	dbtest.OK(t, c.Start())
 	log := func() string {
 		text, _ := os.ReadFile(filepath.Join(dir, "log"))
 		return string(text)
 	}
-	for deadline := time.Now().Add(20 * time.Second); log() == "" && time.Now().Before(deadline); {
-		time.Sleep(10 * time.Millisecond)
-	}
-	must(t, c.Process.Signal(syscall.SIGTERM))
-	must(t, c.Wait())
+	dbtest.Eventually(t, "a log", func() bool { return log() != "" })
+	dbtest.OK(t, c.Process.Signal(syscall.SIGTERM))
+	dbtest.OK(t, c.Wait())
 	dbtest.Same(t, log(), "work --linger\nwork ended\n", "log")
 }
 
@@ -60,7 +57,7 @@ func withPrograms(t *testing.T, scripts map[string]string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	for name, text := range scripts {
-		must(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+text), 0o700))
+		dbtest.OK(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+text), 0o700))
 	}
 	return dir
 }

@@ -18,7 +18,7 @@ func TestGaleraCommandsSeeOthers(t *testing.T) {
 		t.Helper()
 		config := filepath.Join(t.TempDir(), "hipq.yaml")
 		text := fmt.Sprintf("name: shop\ndatabase: {driver: mysql, dsn: %q}\nqueues: [{name: emails}]\n", nodes[node].DSN)
-		must(t, os.WriteFile(config, []byte(text), 0o600))
+		dbtest.OK(t, os.WriteFile(config, []byte(text), 0o600))
 		return shown(append(args, "--config", config)...)
 	}
 	run := func(node int, args ...string) string {

@@ -34,7 +34,7 @@ func TestGrantsSuffice(t *testing.T) {
 	file := filepath.Join(dir, "hipq.yaml")
 	own := *cfg
 	own.User, own.Passwd = user("hipq"), password
-	must(t, os.WriteFile(file, hostileConfig(fmt.Sprintf("{driver: mysql, dsn: %q}", own.FormatDSN()), hostileExec), 0o600))
+	dbtest.OK(t, os.WriteFile(file, hostileConfig(fmt.Sprintf("{driver: mysql, dsn: %q}", own.FormatDSN()), hostileExec), 0o600))
 	hipq := func(env string, args ...string) string {
 		t.Helper()
 		c := exec.Command("hipq", append(args, "--config", file)...)
@@ -115,7 +115,7 @@ func TestGrantsSuffice(t *testing.T) {
 	}
 	grantsRunWhole(t, cfg, strings.Replace(strings.Join(grants, "\n"), "'limited_worker'@", "'"+user("application")+"'@", 1))
 	var granted int
-	must(t, root.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM mysql.procs_priv WHERE user = ?", user("application")).Scan(&granted))
+	dbtest.OK(t, root.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM mysql.procs_priv WHERE user = ?", user("application")).Scan(&granted))
 	dbtest.Same(t, granted, 1, "rights after those of missing users")
 }
 
@@ -133,8 +133,7 @@ func grantsRunWhole(t *testing.T, cfg *mysql.Config, statements string) {
 // privilege INSERT.
 func onceOnly(t *testing.T, app *sql.DB) {
 	t.Helper()
-	tx, err := app.BeginTx(t.Context(), nil)
-	must(t, err)
+	tx := dbtest.Must(app.BeginTx(t.Context(), nil))(t)
 	defer func() { _ = tx.Rollback() }()
 	for statement, want := range map[string]uint16{
 		"INSERT INTO shop_plain (job_type, job_key) VALUES ('send', 'good 0')":                                 1062,
@@ -145,10 +144,8 @@ func onceOnly(t *testing.T, app *sql.DB) {
 		dbtest.Ensure(t, ok && my.Number == want, "%s: %v, want error %d", statement, err, want)
 	}
 	// the errors leave the transaction usable
-	if _, err = tx.ExecContext(t.Context(), "INSERT INTO shop_plain (job_type, job_key) VALUES ('send', 'good and new')"); err == nil {
-		err = tx.Commit()
-	}
-	dbtest.Ensure(t, err == nil, "%v", err)
+	dbtest.Must(tx.ExecContext(t.Context(), "INSERT INTO shop_plain (job_type, job_key) VALUES ('send', 'good and new')"))(t)
+	dbtest.OK(t, tx.Commit())
 }
 
 // openAs opens the database as a user.

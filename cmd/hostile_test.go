@@ -112,11 +112,11 @@ func TestOneRowStopsNoOther(t *testing.T) {
 				}
 				h := openHostile(t, driver, source, checked)
 				if !checked {
-					must(t, os.WriteFile(h.config(), hostileConfig(dbtest.Section(driver, source), hostileStream), 0o600))
+					dbtest.OK(t, os.WriteFile(h.config(), hostileConfig(dbtest.Section(driver, source), hostileStream), 0o600))
 				}
 				h.attack("plain")
 				columns := strings.Join(slices.Sorted(maps.Keys(hostile())), ", ")
-				must(t, h.exec("INSERT INTO shop_limited ("+columns+") SELECT "+columns+" FROM shop_plain"))
+				dbtest.OK(t, h.exec("INSERT INTO shop_limited ("+columns+") SELECT "+columns+" FROM shop_plain"))
 				h.insertGood("plain")
 				h.insertGood("limited")
 				h.spoilOthers()
@@ -143,7 +143,7 @@ func TestBrokenEnvironment(t *testing.T) {
 name: shop
 queues: [{name: emails, job_types: [{name: send, handler: {exec: [sh, -c, env > environment; command -v true]}}]}]
 `
-	must(t, os.WriteFile(filepath.Join(dir, "hipq.yaml"), []byte(config), 0o600))
+	dbtest.OK(t, os.WriteFile(filepath.Join(dir, "hipq.yaml"), []byte(config), 0o600))
 	for _, args := range [][]string{{"init"}, {"enqueue", "emails", "send"}, {"work"}, {"config", "check"}} {
 		c := exec.Command("hipq", args...)
 		c.Dir, c.Env = dir, append(os.Environ(), "PATH", "LC_s3cret", "HIPQ_CONFIG", "HIPQ_DATABASE_DSN hipq:s3cret@tcp(db)/shop")
@@ -151,9 +151,8 @@ queues: [{name: emails, job_types: [{name: send, handler: {exec: [sh, -c, env > 
 		dbtest.Ensure(t, err == nil && !bytes.Contains(out, []byte("s3cret")), "hipq %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
 	got, err := os.ReadFile(filepath.Join(dir, "environment"))
-	if err != nil || bytes.Contains(got, []byte("s3cret")) || !bytes.Contains(got, []byte("PATH="+os.Getenv("PATH")+"\n")) {
-		t.Errorf("the handler's environment: %v\n%s", err, got)
-	}
+	dbtest.Ensure(t, err == nil && !bytes.Contains(got, []byte("s3cret")) && bytes.Contains(got, []byte("PATH="+os.Getenv("PATH")+"\n")),
+		"the handler's environment: %v\n%s", err, got)
 }
 
 type hostileDB struct {
@@ -171,14 +170,11 @@ func openHostile(t *testing.T, driver, source string, checked bool) hostileDB {
 	if driver == "sqlite" {
 		dsn = "file:" + source + "?_pragma=busy_timeout(20000)&_pragma=synchronous(off)"
 	}
-	must(t, os.WriteFile(h.config(), hostileConfig(dbtest.Section(driver, source), hostileExec), 0o600))
+	dbtest.OK(t, os.WriteFile(h.config(), hostileConfig(dbtest.Section(driver, source), hostileExec), 0o600))
 	h.hipq("init")
-	db, err := sql.Open(driver, dsn)
-	must(t, err)
+	db := dbtest.Must(sql.Open(driver, dsn))(t)
 	t.Cleanup(func() { _ = db.Close() })
-	if h.conn, err = db.Conn(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	h.conn = dbtest.Must(db.Conn(t.Context()))(t)
 	// an application's session with the fewest checks
 	session := "SET sql_mode = 'ALLOW_INVALID_DATES'"
 	switch {
@@ -187,7 +183,7 @@ func openHostile(t *testing.T, driver, source string, checked bool) hostileDB {
 	case driver == "sqlite":
 		session = fmt.Sprintf("PRAGMA ignore_check_constraints = %v", !checked)
 	}
-	must(t, h.exec(session))
+	dbtest.OK(t, h.exec(session))
 	return h
 }
 
@@ -218,7 +214,7 @@ func (h hostileDB) ask(args ...string) string {
 func (h hostileDB) attack(queue string) {
 	h.t.Helper()
 	in, hostile := 0, hostile()
-	must(h.t, h.exec("BEGIN"))
+	dbtest.OK(h.t, h.exec("BEGIN"))
 	for _, place := range slices.Sorted(maps.Keys(places)) {
 		for _, column := range slices.Sorted(maps.Keys(hostile)) {
 			for _, value := range hostile[column] {
@@ -234,9 +230,9 @@ func (h hostileDB) attack(queue string) {
 			}
 		}
 	}
-	must(h.t, h.exec("COMMIT"))
+	dbtest.OK(h.t, h.exec("COMMIT"))
 	// a job that waits for an answer counts against the limit until wake_time
-	must(h.t, h.exec("DELETE FROM shop_"+queue+" WHERE status = 'awaiting' AND wake_time > "+h.now()))
+	dbtest.OK(h.t, h.exec("DELETE FROM shop_"+queue+" WHERE status = 'awaiting' AND wake_time > "+h.now()))
 	h.t.Logf("%s takes %d rows", queue, in)
 }
 
@@ -272,7 +268,7 @@ const goodJobs = 20
 func (h hostileDB) insertGood(queue string) {
 	h.t.Helper()
 	for i := range goodJobs {
-		must(h.t, h.insert(queue, map[string]string{"job_type": "'send'", "job_key": fmt.Sprintf("'good %d'", i), "job_data": `'{"region":"west"}'`}))
+		dbtest.OK(h.t, h.insert(queue, map[string]string{"job_type": "'send'", "job_key": fmt.Sprintf("'good %d'", i), "job_data": `'{"region":"west"}'`}))
 	}
 }
 
@@ -284,15 +280,14 @@ func (h hostileDB) wantGood(queue string) {
 
 func (h hostileDB) count(queue, where string) (n int) {
 	h.t.Helper()
-	must(h.t, h.conn.QueryRowContext(context.Background(), "SELECT COUNT(*) FROM shop_"+queue+" WHERE "+where).Scan(&n))
+	dbtest.OK(h.t, h.conn.QueryRowContext(context.Background(), "SELECT COUNT(*) FROM shop_"+queue+" WHERE "+where).Scan(&n))
 	return n
 }
 
 // ids returns the ids of the matching rows.
 func (h hostileDB) ids(queue, where string) (ids []string) {
 	h.t.Helper()
-	rows, err := dbtest.Rows(context.Background(), h.conn, "SELECT id FROM shop_"+queue+" WHERE "+where+" ORDER BY id")
-	must(h.t, err)
+	rows := dbtest.Must(dbtest.Rows(context.Background(), h.conn, "SELECT id FROM shop_"+queue+" WHERE "+where+" ORDER BY id"))(h.t)
 	for _, row := range rows {
 		ids = append(ids, row[0].String)
 	}

@@ -94,19 +94,17 @@ func (d docs) units(t *testing.T, examples string) {
 		// systemd doesn't search this hipq's folder
 		text = []byte(strings.ReplaceAll(string(text), "ExecStart=hipq ", "ExecStart="+filepath.Join(d.bin, "hipq")+" "))
 		unit := filepath.Join(dir, strings.Replace(filepath.Base(file), "@", "@1", 1))
-		must(t, os.WriteFile(unit, text, 0o600))
+		dbtest.OK(t, os.WriteFile(unit, text, 0o600))
 		units = append(units, unit)
 		if strings.HasSuffix(unit, ".service") {
 			services = append(services, unit)
 		}
 	}
-	if out, err := exec.Command("systemd-analyze", append([]string{"verify", "--man=no"}, units...)...).CombinedOutput(); err != nil || len(out) > 0 {
-		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
-	}
+	out, err := exec.Command("systemd-analyze", append([]string{"verify", "--man=no"}, units...)...).CombinedOutput()
+	dbtest.Ensure(t, err == nil && len(out) == 0, "systemd-analyze verify: %v\n%s", err, out)
 	rate := append([]string{"security", "--no-pager", "--offline=true", "--threshold=40"}, services...)
-	if out, err := exec.Command("systemd-analyze", rate...).CombinedOutput(); err != nil || strings.Count(string(out), "Overall exposure level") != 4 {
-		t.Errorf("systemd-analyze security: %v\n%s", err, out)
-	}
+	out, err = exec.Command("systemd-analyze", rate...).CombinedOutput()
+	dbtest.Ensure(t, err == nil && strings.Count(string(out), "Overall exposure level") == 4, "systemd-analyze security: %v\n%s", err, out)
 }
 
 // filesIn lists the files below a folder.
@@ -119,7 +117,7 @@ func filesIn(t *testing.T, dir string) (names []string) {
 		}
 		return err
 	})
-	must(t, err)
+	dbtest.OK(t, err)
 	return names
 }
 
@@ -177,9 +175,7 @@ func TestActionsArePinned(t *testing.T) {
 	for _, name := range workflows {
 		text := dbtest.Must(os.ReadFile(name))(t)
 		for _, use := range uses.FindAllStringSubmatch(string(text), -1) {
-			if !pinned.MatchString(use[1]) {
-				t.Errorf("%s: %s", name, use[1])
-			}
+			dbtest.Ensure(t, pinned.MatchString(use[1]), "%s: %s", name, use[1])
 		}
 	}
 }
@@ -202,7 +198,7 @@ func TestVulnerabilities(t *testing.T) {
 		{"govulncheck: loading packages: no such package", 1, "", false},
 	} {
 		fake := filepath.Join(t.TempDir(), "govulncheck")
-		must(t, os.WriteFile(fake, fmt.Appendf(nil, "#!/bin/sh\necho '%s' >&2\nexit %d\n", c.says, c.status), 0o700))
+		dbtest.OK(t, os.WriteFile(fake, fmt.Appendf(nil, "#!/bin/sh\necho '%s' >&2\nexit %d\n", c.says, c.status), 0o700))
 		target := exec.Command("make", "vulnerabilities", "GOVULNCHECK="+fake)
 		target.Dir, target.Env = "..", append(os.Environ(), "GITHUB_ACTIONS="+c.ci)
 		out, err := target.CombinedOutput()

@@ -105,8 +105,7 @@ func TestAsService(t *testing.T) {
 // newer jobs failed, in however many other ways.
 func TestMailedCounts(t *testing.T) {
 	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		db := dbtest.Open(t, driver, source, "emails")
+	dbtest.EachOpen(t, func(t *testing.T, db *schema.DB) {
 		q := dbtest.Must(queue.New(db, queue.Options{Name: "emails"}))(t)
 		var out bytes.Buffer
 		a := &app{err: &output{ctx: t.Context(), Writer: &out}}
@@ -150,7 +149,7 @@ func TestMailedCounts(t *testing.T) {
 		// more newer ways than are told from each other
 		fail(1000, 2_000_000, "2022", "otherN", "broken")
 		mails(100_000, append(older, "hipq: at least 1 job of emails/send has failed ")...)
-	})
+	}, "emails")
 }
 
 // TestFindingOfNotice: a notice names its finding, also if the job type ends with a blank, as a misspelt one may.

@@ -89,7 +89,7 @@ type hand struct{ config string }
 func mistaken(t *testing.T, driver, source string) hand {
 	t.Helper()
 	h := hand{filepath.Join(t.TempDir(), "hipq.yaml")}
-	must(t, os.WriteFile(h.config, fmt.Appendf(nil, mistakenConfig, dbtest.Section(driver, source)), 0o600))
+	dbtest.OK(t, os.WriteFile(h.config, fmt.Appendf(nil, mistakenConfig, dbtest.Section(driver, source)), 0o600))
 	t.Setenv("HIPQ_CONFIG", h.config)
 	h.tell(t, 0, "init")
 	return h

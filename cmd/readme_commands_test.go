@@ -66,8 +66,8 @@ func (d docs) shopCommands(t *testing.T, p page) {
 		dbtest.Client(t, name)
 	}
 	dir := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(dir, "hipq.yaml"), []byte(shopConfig), 0o600))
-	must(t, os.WriteFile(filepath.Join(dir, "send.sh"), []byte("cat\n"), 0o600))
+	dbtest.OK(t, os.WriteFile(filepath.Join(dir, "hipq.yaml"), []byte(shopConfig), 0o600))
+	dbtest.OK(t, os.WriteFile(filepath.Join(dir, "send.sh"), []byte("cat\n"), 0o600))
 	d.shell(t, p, dir, "hipq init\n"+before[p.name].script)
 	text := ""
 	for _, b := range blocks {
@@ -127,8 +127,8 @@ func (d docs) metrics(t *testing.T, p page) {
 func messages(t *testing.T, p page) {
 	for _, b := range p.with("json", "message") {
 		var shown, read map[string]any
-		must(t, json.Unmarshal([]byte(b.text), &shown))
-		must(t, json.Unmarshal(handler.Message(&job.Job{}), &read))
+		dbtest.OK(t, json.Unmarshal([]byte(b.text), &shown))
+		dbtest.OK(t, json.Unmarshal(handler.Message(&job.Job{}), &read))
 		dbtest.Same(t, strings.Join(slices.Sorted(maps.Keys(shown)), " "), strings.Join(slices.Sorted(maps.Keys(read)), " "), "%s:%d: keys", p.name, b.line)
 	}
 }

@@ -20,9 +20,8 @@ func (d docs) tests(t *testing.T, p page) {
 		if strings.HasPrefix(m[1], "Test") {
 			where = []string{"grep", "-rqF", "--include=*_test.go", "func " + m[1] + "(", "."}
 		}
-		if err := d.command(d.root, where[0], where[1:]...).Run(); err != nil {
-			t.Errorf("%s: there is no test %s", p.name, m[1])
-		}
+		err := d.command(d.root, where[0], where[1:]...).Run()
+		dbtest.Ensure(t, err == nil, "%s: there is no test %s", p.name, m[1])
 	}
 }
 

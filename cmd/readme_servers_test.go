@@ -30,7 +30,7 @@ func (d docs) proxies(t *testing.T, p page) {
 			}
 			dir := dbtest.Must(os.MkdirTemp("", "hipq"))(t) // the path of a socket must be short
 			t.Cleanup(func() { dbtest.OK(t, os.RemoveAll(dir)) })
-			must(t, os.WriteFile(filepath.Join(dir, "hipq.yaml"), []byte(shopConfig), 0o600))
+			dbtest.OK(t, os.WriteFile(filepath.Join(dir, "hipq.yaml"), []byte(shopConfig), 0o600))
 			d.shell(t, p, dir, "hipq init")
 			serve := func(c *exec.Cmd) {
 				t.Helper()
@@ -45,7 +45,7 @@ func (d docs) proxies(t *testing.T, p page) {
 			if program == "nginx" {
 				text = strings.NewReplacer("443 ssl", address, "/etc/nginx", dir).Replace(regexp.MustCompile(`(?m)^ *ssl_.*\n`).ReplaceAllString(text, ""))
 				text = "daemon off; master_process off; pid nginx.pid; error_log stderr;\nevents {}\nhttp {\naccess_log off; client_body_temp_path a; proxy_temp_path b; fastcgi_temp_path c; uwsgi_temp_path d; scgi_temp_path e;\n" + text + "}\n"
-				must(t, os.WriteFile(filepath.Join(dir, "hipq.users"), []byte("ada:{PLAIN}secret\n"), 0o600))
+				dbtest.OK(t, os.WriteFile(filepath.Join(dir, "hipq.users"), []byte("ada:{PLAIN}secret\n"), 0o600))
 			} else {
 				hash := dbtest.Must(d.command(dir, path, "hash-password", "--plaintext", "secret").Output())(t)
 				text = strings.NewReplacer("hipq.example.org {", "http://"+address+" {", "HASH", strings.TrimSpace(string(hash))).Replace(text)
@@ -55,7 +55,7 @@ func (d docs) proxies(t *testing.T, p page) {
 				text = "{\nadmin off\n}\n" + text
 			}
 			file := filepath.Join(dir, "proxy.conf")
-			must(t, os.WriteFile(file, []byte(text), 0o600))
+			dbtest.OK(t, os.WriteFile(file, []byte(text), 0o600))
 			serve(d.command(dir, path, map[string][]string{"nginx": {"-p", dir, "-c", file}, "caddy": {"run", "--adapter", "caddyfile", "--config", file}}[program]...))
 			ask := func(method, path, user string) (status int, text string) {
 				t.Helper()
@@ -115,7 +115,7 @@ func (d docs) container(t *testing.T, p page) {
 			"%s:%d: it starts no copied loop", p.name, b.line)
 		dir := t.TempDir()
 		const config = "name: shop\nalert: {backlog: {warning: 0, critical: 1}}\nqueues: [{name: emails}]\n"
-		must(t, os.WriteFile(filepath.Join(dir, "hipq.yaml"), []byte(config), 0o600))
+		dbtest.OK(t, os.WriteFile(filepath.Join(dir, "hipq.yaml"), []byte(config), 0o600))
 		for _, c := range []struct {
 			before, says string
 			status       int

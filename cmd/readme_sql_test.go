@@ -51,8 +51,8 @@ func (d docs) twice(t *testing.T, p page) {
 func (d docs) calls(t *testing.T, p page) {
 	for _, b := range p.with("sql", "calls") {
 		source, dir := dbtest.MySQL(t), t.TempDir()
-		must(t, os.WriteFile(filepath.Join(dir, "hipq.yaml"), []byte(shopConfig+"database: {driver: mysql, dsn: '"+source+"'}\n"), 0o600))
-		must(t, os.WriteFile(filepath.Join(dir, "send.sh"), []byte("cat\n"), 0o600))
+		dbtest.OK(t, os.WriteFile(filepath.Join(dir, "hipq.yaml"), []byte(shopConfig+"database: {driver: mysql, dsn: '"+source+"'}\n"), 0o600))
+		dbtest.OK(t, os.WriteFile(filepath.Join(dir, "send.sh"), []byte("cat\n"), 0o600))
 		d.shell(t, p, dir, "hipq init\n"+before[p.name].script)
 		db := dbtest.Must(sql.Open("mysql", source))(t)
 		defer func() { _ = db.Close() }()
@@ -96,7 +96,7 @@ func (d docs) sqlWorker(t *testing.T, p page) {
 		}
 		run(calls[last])
 		var ended string
-		must(t, db.QueryRowContext(t.Context(), "SELECT GROUP_CONCAT(status ORDER BY id) FROM shop_emails").Scan(&ended))
+		dbtest.OK(t, db.QueryRowContext(t.Context(), "SELECT GROUP_CONCAT(status ORDER BY id) FROM shop_emails").Scan(&ended))
 		dbtest.Same(t, ended, "finished,failed,scheduled,scheduled", "%s:%d: how the jobs end", p.name, b.line)
 	}
 }

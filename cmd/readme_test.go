@@ -186,9 +186,8 @@ func (p page) wantOutput(t *testing.T, i int, printed string) {
 	if i+1 == len(p.fences) || p.fences[i+1].mark != "output" {
 		return
 	}
-	if d := diff.Diff("the page", timeless(p.fences[i+1].text), "the output", timeless(printed)); d != nil {
-		t.Errorf("%s:%d: the page shows another output than there is:\n%s", p.name, p.fences[i+1].line, d)
-	}
+	d := diff.Diff("the page", timeless(p.fences[i+1].text), "the output", timeless(printed))
+	dbtest.Ensure(t, d == nil, "%s:%d: the page shows another output than there is:\n%s", p.name, p.fences[i+1].line, d)
 }
 
 // changing matches what differs between runs.
@@ -228,10 +227,9 @@ func (d docs) demo(t *testing.T) {
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir, to), text, 0o700)
 		}
-		must(t, err)
+		dbtest.OK(t, err)
 	}
-	before, err := os.ReadDir(dir)
-	must(t, err)
+	before := dbtest.Must(os.ReadDir(dir))(t)
 	succeeds(t, d.command(dir, "bash", "docs/demo.sh"))
 	after := dbtest.Must(os.ReadDir(dir))(t)
 	dbtest.Same(t, len(after), len(before), "it leaves something behind: %v", after)
@@ -271,9 +269,8 @@ func (d docs) commands(t *testing.T, p page) {
 				helps[name] = string(out)
 			}
 			for _, flag := range longFlag().FindAllStringSubmatch(m[2], -1) {
-				if !regexp.MustCompile(flag[1] + `\b`).MatchString(helps[name]) {
-					t.Errorf("%s: hipq %s has no flag %s: %s", p.name, name, flag[1], text)
-				}
+				dbtest.Ensure(t, regexp.MustCompile(flag[1]+`\b`).MatchString(helps[name]),
+					"%s: hipq %s has no flag %s: %s", p.name, name, flag[1], text)
 			}
 		}
 	}
@@ -291,7 +288,7 @@ func configs(t *testing.T, p page) {
 			text += "queues: [{name: emails}]\n"
 		}
 		file := filepath.Join(t.TempDir(), "hipq.yaml")
-		must(t, os.WriteFile(file, []byte(text), 0o600))
+		dbtest.OK(t, os.WriteFile(file, []byte(text), 0o600))
 		_, err := config.Load(config.LoadOptions{File: file, Env: []string{}})
 		dbtest.Ensure(t, err == nil, "%s:%d: %v", p.name, b.line, err)
 	}
@@ -315,13 +312,13 @@ func (d docs) programs(t *testing.T, p page) {
 		replace := map[string]string{}
 		for name, text := range files {
 			replace[filepath.Join(d.root, "internal", "docsexample", name)] = filepath.Join(dir, name)
-			must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+			dbtest.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 		}
 		overlay, err := json.Marshal(map[string]any{"Replace": replace})
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600)
 		}
-		must(t, err)
+		dbtest.OK(t, err)
 		run = append(run, "-ldflags=-s -w", "-overlay", filepath.Join(dir, "overlay.json"), "-o", filepath.Join(dir, "program"), "./internal/docsexample")
 		build := exec.Command("go", run...)
 		build.Dir = d.root
@@ -351,7 +348,7 @@ func (d docs) crontabs(t *testing.T, p page) {
 		dir := t.TempDir()
 		file := filepath.Join(dir, "hipq.yaml")
 		const text = "name: shop\nqueues: [{name: emails, job_types: [{name: send, handler: {exec: [cat]}}]}]\n"
-		must(t, os.WriteFile(file, []byte(text), 0o600))
+		dbtest.OK(t, os.WriteFile(file, []byte(text), 0o600))
 		succeeds(t, d.command(dir, "sh", "-ec", "hipq init; hipq enqueue emails send"))
 		env := []string{"HOME=" + dir, "HIPQ_WORKER_RUN_FOR=1s"} // because of --linger
 		for line := range strings.Lines(b.text) {
@@ -414,7 +411,7 @@ func (d docs) scripts(t *testing.T, p page) {
 			continue
 		}
 		file := filepath.Join(t.TempDir(), "test")
-		must(t, os.WriteFile(file, []byte(b.text), 0o600))
+		dbtest.OK(t, os.WriteFile(file, []byte(b.text), 0o600))
 		succeeds(t, d.command(dir, interpreter, file), p.name, b.line)
 	}
 	dbtest.Ensure(t, p.name != "docs/howto/testing.md" || ran >= 2, "%s: tests found: %d", p.name, ran)
@@ -456,7 +453,7 @@ func (d docs) handlers(t *testing.T, p page) {
 			continue
 		}
 		dir := t.TempDir()
-		must(t, os.WriteFile(filepath.Join(dir, "handler"), []byte(b.text), 0o600))
+		dbtest.OK(t, os.WriteFile(filepath.Join(dir, "handler"), []byte(b.text), 0o600))
 		for _, q := range asked[b.mark] {
 			c := d.command(dir, interpreter, "handler")
 			c.Env = append(c.Env, "HIPQ_JOB_KEY=none", "HIPQ_JOB_ID=7")
@@ -491,15 +488,14 @@ func inserts(t *testing.T, p page) {
 	}
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		db := dbtest.Open(t, driver, source, "emails")
-		q, err := queue.New(db, queue.Options{Name: "emails"})
-		must(t, err)
+		q := dbtest.Must(queue.New(db, queue.Options{Name: "emails"}))(t)
 		for _, b := range blocks {
 			_, err := db.SQL.ExecContext(t.Context(), b.text)
 			dbtest.Ensure(t, err == nil, "%s:%d: %v", p.name, b.line, err)
 		}
 		dbtest.Must((*store.Queue)(q).Upkeep(t.Context(), workers.Worker{ID: "docs"}, store.Poll{New: true}, nil, nil))(t)
 		n := 0
-		err = admin.Of(q).Find(t.Context(), admin.Filter{}, func(j *job.Job) error {
+		err := admin.Of(q).Find(t.Context(), admin.Filter{}, func(j *job.Job) error {
 			n++
 			if j.State() != job.Initial || j.Status != "available" && j.Status != "scheduled" {
 				return fmt.Errorf("job %d is %s, %s: %s", j.ID, j.State(), j.Status, j.Error)
@@ -552,8 +548,6 @@ func (d docs) links(t *testing.T, p page) {
 		for _, h := range heading().FindAllStringSubmatch(target.text, -1) {
 			anchors = append(anchors, strings.ReplaceAll(notID().ReplaceAllString(strings.ToLower(h[1]), ""), " ", "-"))
 		}
-		if !slices.Contains(anchors, anchor) {
-			t.Errorf("%s: link to %s: no such heading", p.name, m[1])
-		}
+		dbtest.Ensure(t, slices.Contains(anchors, anchor), "%s: link to %s: no such heading", p.name, m[1])
 	}
 }

@@ -65,10 +65,9 @@ func (d docs) verify(t *testing.T, p page) {
 			for _, secret := range []string{"whsec_c2VjcmV0LXNlY3JldC1zZWNyZXQ=", "any other line"} {
 				requests = append(requests, variants(sent(t, secret))...)
 			}
-			input, err := json.Marshal(requests)
-			must(t, err)
+			input := dbtest.Must(json.Marshal(requests))(t)
 			file := filepath.Join(t.TempDir(), "verify")
-			must(t, os.WriteFile(file, []byte(b.text+v.program), 0o600))
+			dbtest.OK(t, os.WriteFile(file, []byte(b.text+v.program), 0o600))
 			c := d.command(filepath.Dir(file), client, file)
 			c.Stdin = strings.NewReader(string(input))
 			out := succeeds(t, c, p.name, b.line)
@@ -94,7 +93,7 @@ func sent(t *testing.T, secret string) (s signed) {
 	}))
 	defer endpoint.Close()
 	file := filepath.Join(t.TempDir(), "secret")
-	must(t, os.WriteFile(file, []byte(secret+"\n"), 0o600))
+	dbtest.OK(t, os.WriteFile(file, []byte(secret+"\n"), 0o600))
 	h := dbtest.Must(config.HTTP{URL: endpoint.URL, SecretFile: file, Networks: []string{"127.0.0.0/8", "::1/128"}}.Handler())(t)
 	defer h.Close()
 	j := &job.Job{ID: 7, Queue: "emails", Type: "send", Key: "k", Data: `{"to":"añn🙂"}`, Attempt: 1, CreateTime: time.Now()}

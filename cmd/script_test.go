@@ -43,9 +43,6 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// must ends the test if there is an error.
-var must = dbtest.OK
-
 // succeeds runs a program that must do its work, and returns its output. about says where the test has it from.
 func succeeds(t *testing.T, c *exec.Cmd, about ...any) string {
 	t.Helper()
@@ -119,9 +116,7 @@ func TestScripts(t *testing.T) {
 	t.Parallel()
 	for _, driver := range []string{"sqlite", "mysql"} {
 		t.Run(driver, func(t *testing.T) {
-			if testing.Short() && driver == "sqlite" {
-				t.Skip("the commands are the same")
-			}
+			dbtest.SkipIf(t, testing.Short() && driver == "sqlite", "the commands are the same")
 			testscript.Run(t, testscript.Params{
 				Files:              scripts(t),
 				RequireUniqueNames: true,

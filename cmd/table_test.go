@@ -2,7 +2,6 @@ package cmd_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -33,7 +32,7 @@ func (h hostileDB) insertMany() {
 		"shop_activity (at, kind, state, queue, job_id, job_type, job_key, error) ": h.now() + ", 'job', 'added', 'plain', n, 'send', " + key + ", 'exit status 1'",
 		"shop_plain (job_type, job_data) ":                                          "'send', '" + strings.Repeat("x", 500) + "'",
 	} {
-		must(h.t, h.exec("INSERT INTO "+into+fmt.Sprintf(from, values, many/1000)))
+		dbtest.OK(h.t, h.exec("INSERT INTO "+into+fmt.Sprintf(from, values, many/1000)))
 	}
 }
 
@@ -93,28 +92,26 @@ func (h hostileDB) measure(t *testing.T, args []string) {
 	dbtest.Ensure(t, out.lines == many+1 && out.writes >= many/1000, "%d lines in %d writes", out.lines, out.writes)
 	dbtest.Ensure(t, grown <= 4<<20, "%d MiB of memory for %d rows", grown>>20, many)
 	last := "  a key that is much longer than those before it  –        –       –    –       exit status 1\n"
-	if args[0] == "activity" && (!strings.HasPrefix(out.first, "AT ") || !strings.HasSuffix(out.last, last)) {
-		t.Errorf("it begins with\n%.200s\nand ends with\n%s", out.first, out.last[max(0, len(out.last)-200):])
-	}
+	dbtest.Ensure(t, args[0] != "activity" || strings.HasPrefix(out.first, "AT ") && strings.HasSuffix(out.last, last),
+		"it begins with\n%.200s\nand ends with\n%s", out.first, out.last[max(0, len(out.last)-200):])
 }
 
 func (h hostileDB) interrupt(t *testing.T, read bool, args []string) {
-	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
-	defer stop()
+	ctx := dbtest.Within(t, time.Minute)
 	c := exec.CommandContext(ctx, "hipq", append(args, "--config", h.config())...)
 	var errs bytes.Buffer
 	out, in, err := os.Pipe()
-	must(t, err)
+	dbtest.OK(t, err)
 	defer out.Close()
 	c.Stdout, c.Stderr = in, &errs
-	must(t, c.Start())
+	dbtest.OK(t, c.Start())
 	dbtest.Must(io.ReadFull(out, make([]byte, 100)))(t)
 	for !read && !full(t, in) && ctx.Err() == nil {
 		time.Sleep(time.Millisecond)
 	}
 	in.Close()
 	began := time.Now()
-	must(t, c.Process.Signal(syscall.SIGTERM))
+	dbtest.OK(t, c.Process.Signal(syscall.SIGTERM))
 	if read {
 		n, err := io.Copy(io.Discard, out)
 		dbtest.Ensure(t, err == nil && n <= many*50, "%d bytes more were printed, %v", n, err)

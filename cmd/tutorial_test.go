@@ -29,8 +29,8 @@ func (d docs) tutorial(t *testing.T, p page) {
 			if strings.Contains(p.name, "php") {
 				dbtest.Client(t, "php")
 				client := "<?php require '" + filepath.Join(d.root, "clients/php/src/Hipq.php") + "';\n" // as Composer would
-				must(t, os.Mkdir(filepath.Join(dir, "vendor"), 0o700))
-				must(t, os.WriteFile(filepath.Join(dir, "vendor/autoload.php"), []byte(client), 0o600))
+				dbtest.OK(t, os.Mkdir(filepath.Join(dir, "vendor"), 0o700))
+				dbtest.OK(t, os.WriteFile(filepath.Join(dir, "vendor/autoload.php"), []byte(client), 0o600))
 			}
 			d, here = d.withMariaDB(t, dir)
 		}
@@ -48,11 +48,11 @@ func (d docs) withMariaDB(t *testing.T, dir string) (docs, *strings.Replacer) {
 	client := dbtest.Must(exec.LookPath(dbtest.Client(t, "mariadb")))(t)
 	server := dbtest.Must(mysql.ParseDSN(dbtest.OwnMySQL(t)))(t)
 	host, port, err := net.SplitHostPort(server.Addr)
-	must(t, err)
+	dbtest.OK(t, err)
 	account := "[client]\nhost=" + host + "\nport=" + port + "\nuser=" + server.User + "\npassword=" + server.Passwd + "\n"
-	must(t, os.WriteFile(filepath.Join(dir, ".my.cnf"), []byte(account), 0o600))
+	dbtest.OK(t, os.WriteFile(filepath.Join(dir, ".my.cnf"), []byte(account), 0o600))
 	tools := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(tools, "mariadb"), []byte("#!/bin/sh\nexec "+client+` "$@"`+"\n"), 0o700))
+	dbtest.OK(t, os.WriteFile(filepath.Join(tools, "mariadb"), []byte("#!/bin/sh\nexec "+client+` "$@"`+"\n"), 0o700))
 	d.bin += string(os.PathListSeparator) + tools
 	return d, strings.NewReplacer("127.0.0.1:3306", server.Addr, "host=127.0.0.1;", "host="+host+";port="+port+";")
 }

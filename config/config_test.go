@@ -202,9 +202,7 @@ queues:
 	}
 	dbtest.Same(t, diff(want, got), "", "(-want +got)")
 	names, err := got.Names()
-	if err != nil || names.Activity() != "q_shop_activity" {
-		t.Errorf("the activity's table is %q, %v", names.Activity(), err)
-	}
+	dbtest.Ensure(t, err == nil && names.Activity() == "q_shop_activity", "the activity's table is %q, %v", names.Activity(), err)
 }
 
 // TestRetryIsCheckedWhereItIsSet: an outer policy may be invalid only for an inner level, and the other way round.
@@ -235,9 +233,8 @@ func TestMistakes(t *testing.T) {
 	}
 	diff := diff(want, got)
 	dbtest.Ensure(t, diff == "", "(-want +got):\n%s\n%v", diff, err)
-	if _, err := load(t, "name: Shop\nqueues: [{name: q}]\n", noEnv, nil); !errors.Is(err, schema.ErrName) {
-		t.Errorf("the cause is lost: %v", err)
-	}
+	_, err = load(t, "name: Shop\nqueues: [{name: q}]\n", noEnv, nil)
+	dbtest.Ensure(t, errors.Is(err, schema.ErrName), "the cause is lost: %v", err)
 	_, err = load(t, "\tname: x", noEnv, nil)
 	if got := Mistakes(err); len(got) != 1 || got[0].Key != "" || !errors.Is(got[0], ErrInvalid) || got[0].Error() != err.Error() || Mistakes(nil) != nil {
 		t.Errorf("%v", got)

@@ -54,9 +54,7 @@ func TestSearchOrder(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			config := dbtest.Must(Load(c.o))(t)
-			if config.File != at(c.want) {
-				t.Errorf("read %s, want %s", config.File, at(c.want))
-			}
+			dbtest.Ensure(t, config.File == at(c.want), "read %s, want %s", config.File, at(c.want))
 		})
 	}
 }
@@ -78,9 +76,7 @@ func do(t *testing.T, errs ...error) {
 
 // TestConfigOfSomebodyElse: a config that another user could have written is refused, because it may name any program.
 func TestConfigOfSomebodyElse(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can give files away") // CI runs as root
-	}
+	dbtest.SkipIf(t, os.Geteuid() != 0, "only root can give files away") // CI runs as root
 	for name, c := range map[string]struct {
 		give func(t *testing.T, dir, file string)
 		want string // empty: it is trusted

@@ -16,10 +16,7 @@ import (
 func FuzzConfig(f *testing.F) {
 	files, _ := filepath.Glob("testdata/bad/*.yaml")
 	for _, file := range append(files, "../hipq.example.yaml") {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			f.Fatal(err)
-		}
+		text := dbtest.Must(os.ReadFile(file))(f)
 		f.Add(text)
 	}
 	path := filepath.Join(f.TempDir(), "hipq.yaml")
@@ -55,10 +52,7 @@ func FuzzTime(f *testing.F) {
 	} {
 		f.Add(text)
 	}
-	berlin, err := time.LoadLocation("Europe/Berlin")
-	if err != nil {
-		f.Fatal(err)
-	}
+	berlin := dbtest.Must(time.LoadLocation("Europe/Berlin"))(f)
 	f.Fuzz(func(t *testing.T, text string) {
 		got, err := ParseTime(text, berlin, at("2026-06-01T12:00:00Z"))
 		if err != nil {

@@ -113,7 +113,6 @@ func TestExampleLoads(t *testing.T) {
 	want.Alert.Queues = got.Alert.Queues
 	dbtest.Same(t, diff(want, got), "", "(-default +example)")
 	files := got.Queues[0]
-	if files.KeepFinished != queue.DefaultKeepFinished || files.KeepFailed != queue.DefaultKeepFailed || files.ThrottleLimit != 0 {
-		t.Errorf("the first queue does not show the defaults: %+v", files.Options)
-	}
+	dbtest.Ensure(t, files.KeepFinished == queue.DefaultKeepFinished && files.KeepFailed == queue.DefaultKeepFailed && files.ThrottleLimit == 0,
+		"the first queue does not show the defaults: %+v", files.Options)
 }

@@ -11,21 +11,13 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 )
 
-func zone(t interface{ Fatal(...any) }, name string) *time.Location {
-	z, err := time.LoadLocation(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return z
-}
-
 // at is a fixed clock.
 func at(text string) func() (time.Time, error) {
 	return func() (time.Time, error) { return time.Parse(time.RFC3339, text) }
 }
 
 func TestParseTime(t *testing.T) {
-	berlin := zone(t, "Europe/Berlin")
+	berlin := dbtest.Must(time.LoadLocation("Europe/Berlin"))(t)
 	// late in the evening of UTC it is tomorrow in Berlin
 	now := at("2026-11-21T23:30:00Z")
 	for text, want := range map[string]string{
@@ -64,7 +56,7 @@ func TestParseTime(t *testing.T) {
 }
 
 func TestParseTimeRefuses(t *testing.T) {
-	berlin, now := zone(t, "Europe/Berlin"), at("2026-11-21T12:00:00Z")
+	berlin, now := dbtest.Must(time.LoadLocation("Europe/Berlin"))(t), at("2026-11-21T12:00:00Z")
 	const syntax = "is not a time"
 	for text, want := range map[string]string{
 		"":                     syntax,
@@ -117,12 +109,12 @@ func TestParseTimeAtMidnight(t *testing.T) {
 		// 2026-11-01 has 00:00 to 01:00 twice
 		{"America/Havana", "2026-01-01T00:00:00Z", "2026-11-01", "2026-11-01T04:00:00Z"},
 	} {
-		got, err := ParseTime(c.text, zone(t, c.zone), at(c.now))
+		got, err := ParseTime(c.text, dbtest.Must(time.LoadLocation(c.zone))(t), at(c.now))
 		dbtest.Ensure(t, err == nil && got.UTC().Format(time.RFC3339) == c.want,
 			"ParseTime(%q) in %s at %s = %s, %v; want %s", c.text, c.zone, c.now, got.UTC().Format(time.RFC3339), err, c.want)
 	}
 	for _, text := range []string{"2026-09-06 00:00", "2026-09-06 00:30"} {
-		got, err := ParseTime(text, zone(t, "America/Santiago"), nil)
+		got, err := ParseTime(text, dbtest.Must(time.LoadLocation("America/Santiago"))(t), nil)
 		dbtest.Ensure(t, err != nil && strings.Contains(err.Error(), "does not exist"), "ParseTime(%q) = %s, %v", text, got, err)
 	}
 }
@@ -131,9 +123,9 @@ func TestParseTimeAtMidnight(t *testing.T) {
 // is never shown.
 func TestParseTimeOfAnyHour(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		z := zone(t, rapid.SampledFrom([]string{
+		z := dbtest.Must(time.LoadLocation(rapid.SampledFrom([]string{
 			"UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu", "America/Sao_Paulo", "Pacific/Apia", "Africa/Casablanca",
-		}).Draw(r, "zone"))
+		}).Draw(r, "zone")))(t)
 		from := time.Date(2010, 1, 1, 0, 0, 0, 0, time.UTC)
 		want := from.Add(time.Duration(rapid.IntRange(0, 20*365*24*4).Draw(r, "quarter")) * 15 * time.Minute)
 		text := want.In(z).Format("2006-01-02 15:04")

@@ -16,7 +16,7 @@ import (
 )
 
 // wantMetrics fails unless the hour's metrics equal a recount of the entries.
-func wantMetrics(t fataler, m *Monitor, hour time.Time, entries []activity.Entry) {
+func wantMetrics(t rapid.TB, m *Monitor, hour time.Time, entries []activity.Entry) {
 	t.Helper()
 	counts, workers := recount(entries, hour, hour.Add(time.Hour))
 	got, gotWorkers := map[key]Counts{}, Workers{}

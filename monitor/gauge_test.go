@@ -81,9 +81,8 @@ func TestGauge(t *testing.T) {
 			age, since := time.Duration(g.OldestDueMS)*time.Millisecond, g.At.Sub(now)
 			dbtest.Ensure(t, g.Queue == "mail" && g.JobType == w.jobType && g.Backlog == w.backlog && since >= 0 && since <= time.Minute,
 				"%+v, want %+v", g, w)
-			if *g.Held != w.held || *g.ThrottleUsed != w.used || *g.ThrottleLimit != 20 {
-				t.Errorf("%s: %d held, %d of %d used, want %+v", g.JobType, *g.Held, *g.ThrottleUsed, *g.ThrottleLimit, w)
-			}
+			dbtest.Ensure(t, *g.Held == w.held && *g.ThrottleUsed == w.used && *g.ThrottleLimit == 20,
+				"%s: %d held, %d of %d used, want %+v", g.JobType, *g.Held, *g.ThrottleUsed, *g.ThrottleLimit, w)
 			if w.age == 0 && age != 0 || w.age > 0 && (age < w.age+since-2*time.Millisecond || age > w.age+since+2*time.Millisecond) {
 				t.Errorf("%s: %s old, want %s and %s", g.JobType, age, w.age, since)
 			}

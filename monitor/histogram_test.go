@@ -38,9 +38,7 @@ func TestPercentilesOfMergedHours(t *testing.T) {
 		slices.Sort(all)
 		for part, got := range map[float64]*int64{0.5: merged.P50MS, 0.95: merged.P95MS, 0.99: merged.P99MS} {
 			want := all[int(math.Ceil(part*float64(len(all))))-1]
-			if math.Abs(float64(*got-want)) > float64(want)/50 {
-				t.Fatalf("of %d, the percentile %v is %d, want %d", all, part, *got, want)
-			}
+			dbtest.Require(t, math.Abs(float64(*got-want)) <= float64(want)/50, "of %d, the percentile %v is %d, want %d", all, part, *got, want)
 		}
 	})
 }

@@ -74,9 +74,7 @@ func aggregating(t *testing.T, driver, source string, hour time.Time) (kill func
 func TestAggregatingProcess(t *testing.T) {
 	driver, source := os.Getenv("MONITOR_TEST_DRIVER"), os.Getenv("MONITOR_TEST_SOURCE")
 	hour, err := time.Parse(time.RFC3339, os.Getenv("MONITOR_TEST_HOUR"))
-	if err != nil {
-		t.Skip("it is TestI8AggregateKilled that runs this")
-	}
+	dbtest.SkipIf(t, err != nil, "it is TestI8AggregateKilled that runs this")
 	m := New(dbtest.Open(t, driver, source, queues...))
 	os.Stdout.WriteString("aggregates\n")
 	for {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/dbtest"
@@ -41,21 +42,13 @@ func each(t *testing.T, f func(t *testing.T, m *Monitor)) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) { f(t, New(open(t, driver, source))) })
 }
 
-// fataler is a *testing.T or a *rapid.T.
-type fataler interface {
-	Helper()
-	Fatal(args ...any)
-	Fatalf(format string, args ...any)
-	Errorf(format string, args ...any)
-}
-
-func exec(t fataler, db *schema.DB, statement string, args ...any) {
+func exec(t rapid.TB, db *schema.DB, statement string, args ...any) {
 	t.Helper()
 	dbtest.Must(db.SQL.ExecContext(context.Background(), statement, args...))(t)
 }
 
 // logged writes activity entries at their own times.
-func logged(t fataler, db *schema.DB, entries ...activity.Entry) {
+func logged(t rapid.TB, db *schema.DB, entries ...activity.Entry) {
 	t.Helper()
 	dbtest.OK(t, db.SQL.Tx(context.Background(), func(tx *engine.Tx) error {
 		for _, e := range entries {
@@ -69,13 +62,13 @@ func logged(t fataler, db *schema.DB, entries ...activity.Entry) {
 }
 
 // aggregate aggregates an hour, and fails the test on an error.
-func aggregate(t fataler, m *Monitor, hour time.Time, o AggregateOptions) bool {
+func aggregate(t rapid.TB, m *Monitor, hour time.Time, o AggregateOptions) bool {
 	t.Helper()
 	return dbtest.Must(m.Aggregate(context.Background(), hour, o))(t)
 }
 
 // stored returns the metrics of one hour.
-func stored(t fataler, m *Monitor, hour time.Time) map[key]metric {
+func stored(t rapid.TB, m *Monitor, hour time.Time) map[key]metric {
 	t.Helper()
 	rows := map[key]metric{}
 	dbtest.OK(t, m.eachMetric(context.Background(), m.db.SQL, hour, hour.Add(time.Hour), func(r *metric) {

@@ -10,6 +10,8 @@ import (
 
 	diff "github.com/google/go-cmp/cmp"
 
+	"pgregory.net/rapid"
+
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/workers"
@@ -17,7 +19,7 @@ import (
 )
 
 // started inserts workers that have ended, including dead ones.
-func started(t fataler, db *schema.DB, ticks ...workers.Tick) {
+func started(t rapid.TB, db *schema.DB, ticks ...workers.Tick) {
 	t.Helper()
 	for i, tick := range ticks {
 		state, started := "finished", any(0)

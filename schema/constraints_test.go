@@ -156,10 +156,9 @@ func TestConstraintsTakeTimes(t *testing.T) {
 func lenient(t *testing.T, driver, source string) (*schema.DB, *sql.Conn) {
 	t.Helper()
 	db := dbtest.Open(t, driver, source, "emails")
-	conn, err := db.SQL.Conn(t.Context())
-	dbtest.OK(t, err)
+	conn := dbtest.Must(db.SQL.Conn(t.Context()))(t)
 	t.Cleanup(func() { _ = conn.Close() })
-	_, err = conn.ExecContext(t.Context(), map[string]string{
+	_, err := conn.ExecContext(t.Context(), map[string]string{
 		"mysql":  "SET sql_mode = 'ALLOW_INVALID_DATES' /*M!, check_constraint_checks = 1 */",
 		"sqlite": "PRAGMA ignore_check_constraints = OFF",
 	}[driver])

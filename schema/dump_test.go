@@ -15,8 +15,7 @@ import (
 // TestMigrateAdoptsEmptyTables: after a dump without data, tables exist that have no owner. Those that are as hipq makes them,
 // and empty, are its own again; others stay somebody else's.
 func TestMigrateAdoptsEmptyTables(t *testing.T) {
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		db := dbtest.Open(t, driver, source)
+	dbtest.EachOpen(t, func(t *testing.T, db *schema.DB) {
 		queues := []schema.Queue{{Name: "emails"}, {Name: "files", Order: schema.OrderHighest}}
 		migrate(t, db, queues...)
 		made := layout(t, db)

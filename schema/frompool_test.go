@@ -1,7 +1,6 @@
 package schema_test
 
 import (
-	"context"
 	"database/sql"
 	"database/sql/driver"
 	"errors"
@@ -21,9 +20,8 @@ func TestFromPool(t *testing.T) {
 		queues := []schema.Queue{{Name: "emails"}}
 		err := db.Check(t.Context(), queues)
 		dbtest.Ensure(t, errors.Is(err, schema.ErrNotMigrated), "before Migrate: %v", err)
-		if changed, err := db.Migrate(t.Context(), queues); err != nil || len(changed) < 9 {
-			t.Errorf("migrated %v, %v", changed, err)
-		}
+		changed, err := db.Migrate(t.Context(), queues)
+		dbtest.Ensure(t, err == nil && len(changed) >= 9, "migrated %v, %v", changed, err)
 		dbtest.OK(t, db.Check(t.Context(), queues))
 		high, err := db.HighIDs(t.Context(), "shop_emails", "shop_activity")
 		dbtest.Ensure(t, err == nil && len(high) <= 0, "%q, %v", high, err)
@@ -53,8 +51,7 @@ func TestFromPoolAfterTrouble(t *testing.T) {
 	_, err := conn.ExecContext(t.Context(), "KILL CONNECTION_ID()")
 	dbtest.Ensure(t, err != nil, "the connection was not killed")
 	_ = conn.Close()
-	began, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
+	began := dbtest.Within(t, 100*time.Millisecond)
 	_, err = db.SQL.ExecContext(began, "DO SLEEP(60)")
 	dbtest.Ensure(t, err != nil, "the query was not interrupted")
 	dbtest.Same(t, pool.Stats().InUse, 0, "connections are in use")

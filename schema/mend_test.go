@@ -190,8 +190,7 @@ func TestMigrateMakesAnIndexAnew(t *testing.T) {
 
 // TestMigrateWithoutTheClaimIndex: a table that needs another order and lacks the index for claims gets both at once.
 func TestMigrateWithoutTheClaimIndex(t *testing.T) {
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		db := dbtest.Open(t, driver, source, "emails")
+	dbtest.EachOpen(t, func(t *testing.T, db *schema.DB) {
 		dbtest.Exec(t, db.SQL, "INSERT INTO shop_emails (job_type, status, timeout, priority, throttle_factor, time_windows) VALUES ('send', 'available', 60, 7, 1, 'NONE')")
 		for _, to := range []schema.Order{schema.OrderHighest, schema.OrderLowest} {
 			dropIndex(t, db, "shop_emails$claim")
@@ -200,20 +199,19 @@ func TestMigrateWithoutTheClaimIndex(t *testing.T) {
 			got := ranked(t, db)
 			dbtest.Ensure(t, slices.Equal(got, [][2]int{{7, want}}), "%q: %v", to, got)
 		}
-	})
+	}, "emails")
 }
 
 // TestMigrateWithDuplicates: if two live jobs have the same key, the unique index can't be created, and the error names it.
 func TestMigrateWithDuplicates(t *testing.T) {
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		db := dbtest.Open(t, driver, source, "emails")
+	dbtest.EachOpen(t, func(t *testing.T, db *schema.DB) {
 		dropIndex(t, db, "shop_emails$live")
 		dbtest.Exec(t, db.SQL, "INSERT INTO shop_emails (job_type, job_key) VALUES ('send', 'twice'), ('send', 'twice')")
 		_, err := db.Migrate(t.Context(), []schema.Queue{{Name: "emails"}})
 		if !errors.Is(err, schema.ErrConfig) || !strings.Contains(err.Error(), "shop_emails") || !strings.Contains(err.Error(), "only one job of the same type and key may be live") {
 			t.Errorf("migrate: %v", err)
 		}
-	})
+	}, "emails")
 }
 
 // TestMigrateOfATableAnewGoesOn: an interrupted recreation of a table resumes where it stopped. (SQLite's is one transaction.)

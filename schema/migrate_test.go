@@ -138,10 +138,8 @@ func TestGaleraMigrateAtOnce(t *testing.T) {
 // TestLongestTableName: hipq's suffixes to the longest table name stay within MySQL's limit, in each order.
 func TestLongestTableName(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		names, err := schema.NewNamesFunc("shop", func(_, queue string) string { return (queue + "_" + strings.Repeat("x", 51))[:51] })
-		dbtest.OK(t, err)
-		db, err := schema.Open(t.Context(), schema.Options{Driver: driver, Path: source, DSN: source, Create: true}, names)
-		dbtest.OK(t, err)
+		names := dbtest.Must(schema.NewNamesFunc("shop", func(_, queue string) string { return (queue + "_" + strings.Repeat("x", 51))[:51] }))(t)
+		db := dbtest.Must(schema.Open(t.Context(), schema.Options{Driver: driver, Path: source, DSN: source, Create: true}, names))(t)
 		defer func() { _ = db.Close() }()
 		for _, order := range []schema.Order{schema.OrderSchedule, schema.OrderHighest, schema.OrderLowest} {
 			_, err := db.Migrate(t.Context(), []schema.Queue{{Name: "emails", Order: order}})
@@ -149,7 +147,7 @@ func TestLongestTableName(t *testing.T) {
 			_, err = db.MakeProcedures(t.Context(), []schema.Queue{{Name: "emails", Order: order}})
 			dbtest.Ensure(t, err == nil, "%q: %v", order, err)
 		}
-		_, err = schema.NewNamesFunc("shop", func(_, queue string) string { return (queue + "_" + strings.Repeat("x", 52))[:52] })
+		_, err := schema.NewNamesFunc("shop", func(_, queue string) string { return (queue + "_" + strings.Repeat("x", 52))[:52] })
 		dbtest.Ensure(t, errors.Is(err, schema.ErrName), "a name of 52: %v", err)
 	})
 }

@@ -44,8 +44,7 @@ func TestNodes(t *testing.T) {
 		}
 		return db, err
 	}
-	db, err := open()
-	dbtest.OK(t, err)
+	db := dbtest.Must(open())(t)
 	server := func() (id string) {
 		t.Helper()
 		dbtest.OK(t, db.SQL.GetContext(t.Context(), &id, "SELECT CONNECTION_ID()"))
@@ -75,15 +74,12 @@ func TestNodes(t *testing.T) {
 	second.Mend()
 	first.Mend()
 	first.Stall() // it accepts connections, and never answers
-	if _, err = open(); err != nil {
-		t.Error(err)
-	}
+	dbtest.Must(open())(t)
 	first.Resume()
 	first.Cut()
 	second.Cut()
-	if _, err = open(); err == nil {
-		t.Fatal("none of the nodes is there, and it opens")
-	}
+	_, err := open()
+	dbtest.Require(t, err != nil, "none of the nodes is there, and it opens")
 	kind, _ := schema.Diagnose(err)
 	dbtest.Ensure(t, kind == schema.TryLater, "%v is %v", err, kind)
 	dbtest.Ensure(t, !errors.Is(err, schema.ErrConfig), "%v", err)
@@ -146,9 +142,8 @@ func TestNodesThatCantBe(t *testing.T) {
 		{"u:s3cret@tcp(db)/shop", []string{"db1,db2"}, "database.nodes[0]: must be a host, or HOST:PORT"},
 	} {
 		err := schema.Options{Driver: "mysql", DSN: c.dsn, Nodes: c.nodes}.Check()
-		if !errors.Is(err, schema.ErrConfig) || !strings.HasSuffix(err.Error(), c.want) || strings.Contains(err.Error(), "s3cret") {
-			t.Errorf("%s and %q: %v", c.dsn, c.nodes, err)
-		}
+		dbtest.Ensure(t, errors.Is(err, schema.ErrConfig) && strings.HasSuffix(err.Error(), c.want) && !strings.Contains(err.Error(), "s3cret"),
+			"%s and %q: %v", c.dsn, c.nodes, err)
 	}
 	for _, nodes := range [][]string{{"db1"}, {"db1:3307", "[::1]:3306", "[::1]"}} {
 		dbtest.Same(t, (schema.Options{Driver: "mysql", DSN: "u:p@tcp(db)/shop", Nodes: nodes}).Check(), nil, "%q", nodes)

@@ -49,8 +49,7 @@ func TestMigrateChangesTheOrder(t *testing.T) {
 		schema.OrderSchedule: func(int) int { return 0 },
 	}
 	lowest, highest, schedule := schema.OrderLowest, schema.OrderHighest, schema.OrderSchedule
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		db := dbtest.Open(t, driver, source, "emails")
+	dbtest.EachOpen(t, func(t *testing.T, db *schema.DB) {
 		add := func(priority int) {
 			t.Helper()
 			dbtest.Must(db.SQL.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type, job_data, status, timeout, priority, throttle_factor, time_windows)"+
@@ -89,7 +88,7 @@ func TestMigrateChangesTheOrder(t *testing.T) {
 			dbtest.Ensure(t, slices.Equal(got, index), "%q to %q: indexes %q, want %q", before, order, got, index)
 			before = order
 		}
-	})
+	}, "emails")
 }
 
 // TestOrderChangesBesideOthers: while a table's order changes, it may be used with both, and new rows have the new one. An interrupted
@@ -181,8 +180,7 @@ func TestOrderWaitsForARow(t *testing.T) {
 
 // TestRankOfANewRow: rows from plain SQL have no priority until ingested, and no rank.
 func TestRankOfANewRow(t *testing.T) {
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		db := dbtest.Open(t, driver, source, "emails")
+	dbtest.EachOpen(t, func(t *testing.T, db *schema.DB) {
 		for _, order := range []schema.Order{schema.OrderLowest, schema.OrderHighest, schema.OrderSchedule} {
 			migrate(t, db, schema.Queue{Name: "emails", Order: order})
 			dbtest.Exec(t, db.SQL, "INSERT INTO shop_emails (job_type) VALUES ('send')")
@@ -190,7 +188,7 @@ func TestRankOfANewRow(t *testing.T) {
 			dbtest.OK(t, db.SQL.GetContext(t.Context(), &ranked, "SELECT COUNT(*) FROM shop_emails WHERE run_rank IS NOT NULL"))
 			dbtest.Ensure(t, ranked == 0, "%q: %d have a rank", order, ranked)
 		}
-	})
+	}, "emails")
 }
 
 // TestDDLOfEachOrder: the statements for an empty database create the same as Migrate.
@@ -199,8 +197,7 @@ func TestDDLOfEachOrder(t *testing.T) {
 		names := schema.Named("shop")
 		queues := []schema.Queue{{Name: "emails"}, {Name: "high", Order: schema.OrderHighest}, {Name: "time", Order: schema.OrderSchedule}}
 		ddl := dbtest.Must(schema.DDL(driver, names, queues))(t)
-		db, err := schema.Open(t.Context(), schema.Options{Driver: driver, Path: source, DSN: source, Create: true}, names)
-		dbtest.OK(t, err)
+		db := dbtest.Must(schema.Open(t.Context(), schema.Options{Driver: driver, Path: source, DSN: source, Create: true}, names))(t)
 		defer func() { _ = db.Close() }()
 		for s := range strings.SplitSeq(ddl, ";\n") {
 			if s = strings.TrimSpace(s); s == "" {
@@ -210,9 +207,8 @@ func TestDDLOfEachOrder(t *testing.T) {
 			dbtest.Require(t, err == nil, "%s: %v", s, err)
 		}
 		dbtest.OK(t, db.Check(t.Context(), queues))
-		if changed, err := db.Migrate(t.Context(), queues); err != nil || len(changed) > 0 {
-			t.Errorf("changed %v: %v", changed, err)
-		}
+		changed, err := db.Migrate(t.Context(), queues)
+		dbtest.Ensure(t, err == nil && len(changed) == 0, "changed %v: %v", changed, err)
 		_, err = schema.DDL(driver, names, []schema.Queue{{Name: "emails", Order: "none"}})
 		dbtest.Ensure(t, err != nil && strings.Contains(err.Error(), fmt.Sprintf("%q", "none")), "an unknown order: %v", err)
 	})
@@ -229,8 +225,7 @@ func TestPosition(t *testing.T) {
 		{Rank: 1, At: late, ID: 2},
 		{Rank: 2, At: early, ID: 1},
 	}
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		db := dbtest.Open(t, driver, source)
+	dbtest.EachOpen(t, func(t *testing.T, db *schema.DB) {
 		columns := strings.Split(schema.ClaimOrder, ", ")
 		row := "SELECT ? AS " + strings.Join(columns, ", ? AS ")
 		for i, a := range list {

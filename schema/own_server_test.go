@@ -59,11 +59,10 @@ func characterSetOfTheServer(t *testing.T, source string) {
 	root := dbtest.Open(t, "mysql", source)
 	for _, charset := range []string{"gbk", "big5"} {
 		dbtest.Exec(t, root.SQL, "SET GLOBAL character_set_client = "+charset, "SET GLOBAL collation_connection = "+charset+"_bin")
-		db, err := sql.Open("mysql", source)
-		dbtest.OK(t, err)
+		db := dbtest.Must(sql.Open("mysql", source))(t)
 		defer func() { _ = db.Close() }()
 		var got, version string
-		err = db.QueryRowContext(t.Context(), "SELECT @@character_set_client, VERSION()").Scan(&got, &version)
+		err := db.QueryRowContext(t.Context(), "SELECT @@character_set_client, VERSION()").Scan(&got, &version)
 		dbtest.Require(t, err == nil && (got == charset || strings.HasPrefix(version, "9.")), "another's connection has %q, want %q: %v", got, charset, err)
 		wantTexts(t, source)
 	}
@@ -75,8 +74,7 @@ func readOnlyServer(t *testing.T, source string) {
 	root := dbtest.Open(t, "mysql", source)
 	dbtest.Exec(t, root.SQL, "CREATE USER plain@'%' IDENTIFIED BY 'x'", "GRANT ALL ON *.* TO plain@'%'",
 		"REVOKE SUPER /*M!, READ_ONLY ADMIN */ /*!80000 , CONNECTION_ADMIN */ ON *.* FROM plain@'%'")
-	cfg, err := mysql.ParseDSN(source)
-	dbtest.OK(t, err)
+	cfg := dbtest.Must(mysql.ParseDSN(source))(t)
 	cfg.User, cfg.Passwd = "plain", "x"
 	db := dbtest.Open(t, "mysql", cfg.FormatDSN())
 	connection := func() (id int64) {
@@ -92,9 +90,8 @@ func readOnlyServer(t *testing.T, source string) {
 	}
 	first := connection()
 	dbtest.Exec(t, root.SQL, "SET GLOBAL read_only = 1")
-	short, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-	defer cancel()
-	err = write(short)
+	short := dbtest.Within(t, 500*time.Millisecond)
+	err := write(short)
 	dbtest.Ensure(t, err != nil && strings.Contains(err.Error(), "read-only") && engine.IsAnswer(err), "the error is %v", err)
 	done, refused := make(chan error, 1), make(chan struct{}, 100)
 	go func() { done <- write(engine.Hearing(t.Context(), func(error) { refused <- struct{}{} })) }()
@@ -121,8 +118,7 @@ func nodesOfWhichOneWrites(t *testing.T, reader string) {
 	dbtest.Ensure(t, err == nil && !readOnly, "read-only: %t, %v", readOnly, err)
 	// if none writes, the error is to be tried later
 	o.DSN = dbtest.AnyOf(t, reader, reader)
-	short, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-	defer cancel()
+	short := dbtest.Within(t, 500*time.Millisecond)
 	_, err = schema.Open(short, o, schema.Named("shop"))
 	trouble, _ := schema.Diagnose(err)
 	dbtest.Ensure(t, trouble == schema.TryLater && strings.Contains(err.Error(), "the server is read-only"), "%v", err)

@@ -30,9 +30,8 @@ func TestMakeProcedures(t *testing.T) {
 	dbtest.Ensure(t, all >= len(schema.Procedures) && remade(t, db) == 0, "made %d, and again", all)
 	dbtest.Exec(t, db.SQL, "DROP PROCEDURE shop_job_start", "ALTER PROCEDURE shop_emails$grab COMMENT 'hipq: queue emails of instance shop, 0123'")
 	seen, old, unseen, err := db.CheckProcedures(t.Context(), withProcedures)
-	if err != nil || seen != all-1 || strings.Join(old, " ") != "shop_emails$grab" || strings.Join(unseen, " ") != "shop_job_start" {
-		t.Errorf("%d, %v, %v, %v", seen, old, unseen, err)
-	}
+	dbtest.Ensure(t, err == nil && seen == all-1 && strings.Join(old, " ") == "shop_emails$grab" && strings.Join(unseen, " ") == "shop_job_start",
+		"%d, %v, %v, %v", seen, old, unseen, err)
 	n := remade(t, db)
 	dbtest.Ensure(t, n == 2 && remade(t, db) == 0, "made %d again", n)
 	queues := []schema.Queue{{Name: "high", Order: schema.OrderHighest}}
@@ -52,8 +51,7 @@ func TestMakeProcedures(t *testing.T) {
 func TestProceduresRights(t *testing.T) {
 	source := dbtest.MySQL(t)
 	root := dbtest.Open(t, "mysql", source, "emails")
-	cfg, err := mysql.ParseDSN(source)
-	dbtest.OK(t, err)
+	cfg := dbtest.Must(mysql.ParseDSN(source))(t)
 	user := cfg.DBName + "_u"
 	dbtest.Exec(t, root.SQL, "CREATE USER '"+user+"'@'%' IDENTIFIED BY 'secret'", "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, INDEX, DROP ON `"+cfg.DBName+"`.* TO '"+user+"'@'%'")
 	t.Cleanup(func() {
@@ -185,8 +183,7 @@ func TestRightsToOneQueue(t *testing.T) {
 func TestGrants(t *testing.T) {
 	source := dbtest.MySQL(t)
 	root := dbtest.Open(t, "mysql", source, "emails")
-	grants, err := schema.Grants(schema.Options{Driver: "mysql", DSN: source}, schema.Named("shop"), []schema.Queue{{Name: "emails"}})
-	dbtest.OK(t, err)
+	grants := dbtest.Must(schema.Grants(schema.Options{Driver: "mysql", DSN: source}, schema.Named("shop"), []schema.Queue{{Name: "emails"}}))(t)
 	const application = "hipq_application"
 	for _, statement := range []string{"DROP USER IF EXISTS " + application, "CREATE USER " + application + " IDENTIFIED BY 'secret'"} {
 		dbtest.Exec(t, root.SQL, statement)
@@ -201,8 +198,7 @@ func TestGrants(t *testing.T) {
 	}
 	cfg := dbtest.Must(mysql.ParseDSN(source))(t)
 	cfg.User, cfg.Passwd = application, "secret"
-	app, err := sql.Open("mysql", cfg.FormatDSN()) // as an application does
-	dbtest.OK(t, err)
+	app := dbtest.Must(sql.Open("mysql", cfg.FormatDSN()))(t) // as an application does
 	defer func() { _ = app.Close() }()
 	for statement, allowed := range map[string]bool{
 		"INSERT INTO shop_emails (job_type) VALUES ('send')":                            true,
@@ -235,7 +231,7 @@ func TestGrants(t *testing.T) {
 	} {
 		session := dbtest.Must(app.Conn(t.Context()))(t)
 		dbtest.Must(session.ExecContext(t.Context(), "SET "+c[0]))(t)
-		_, err = session.ExecContext(t.Context(), "INSERT INTO shop_emails "+c[1])
+		_, err := session.ExecContext(t.Context(), "INSERT INTO shop_emails "+c[1])
 		my, _ := errors.AsType[*mysql.MySQLError](err)
 		right := my != nil && c[2] != "" && strings.Contains(my.Message, c[2]) && (my.Number == 31017 || my.Number == 1062)
 		dbtest.Ensure(t, right || err == nil && c[2] == "", "SET %s; INSERT %s: %v", c[0], c[1], err)
@@ -245,16 +241,13 @@ func TestGrants(t *testing.T) {
 	dbtest.OK(t, root.SQL.GetContext(t.Context(), &whole, "SELECT job_data = 'NONE' AND LENGTH(job_key) = 36 AND shard_key = 'NONE'"+
 		" AND scheduled_run_time BETWEEN UTC_TIMESTAMP() - INTERVAL 1 HOUR AND UTC_TIMESTAMP(6) FROM shop_emails WHERE job_type = 'null'"))
 	dbtest.Ensure(t, whole, "NULL is not the default")
-	if _, err := app.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type) VALUES ('send'), ('send')"); err != nil {
-		t.Error(err)
-	}
+	dbtest.Must(app.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type) VALUES ('send'), ('send')"))(t)
 	var last int64
-	if err := root.SQL.GetContext(t.Context(), &last, "SELECT MAX(id) FROM shop_emails"); err != nil || last > 100 {
-		t.Errorf("%d, %v", last, err)
-	}
+	dbtest.OK(t, root.SQL.GetContext(t.Context(), &last, "SELECT MAX(id) FROM shop_emails"))
+	dbtest.Ensure(t, last <= 100, "%d", last)
 	// if the trigger's definer is gone, no user can insert
 	dbtest.Exec(t, root.SQL, grants.Triggers[0], strings.Replace(grants.Triggers[1], "CREATE", "CREATE DEFINER = 'hipq_gone'@'%'", 1))
-	_, err = root.SQL.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type) VALUES ('send')")
+	_, err := root.SQL.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type) VALUES ('send')")
 	my, _ := errors.AsType[*mysql.MySQLError](err)
 	dbtest.Ensure(t, my != nil && my.Number == 1449, "%v", err)
 }

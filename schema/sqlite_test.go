@@ -30,9 +30,7 @@ func TestFileIsItsOwners(t *testing.T) {
 // TestFileOfSomebodyElse: SQLite reads any write-ahead log or journal into the database, also another user's. So hipq
 // also refuses a folder where others may create one, because they could do so between hipq's check and SQLite's.
 func TestFileOfSomebodyElse(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can give files away") // CI runs as root
-	}
+	dbtest.SkipIf(t, os.Geteuid() != 0, "only root can give files away") // CI runs as root
 	const other, third = 65534, 65533
 	names := schema.Named("shop")
 	lay := func(file string, user, group int, mode fs.FileMode) error {
@@ -83,12 +81,11 @@ func TestFileOfSomebodyElse(t *testing.T) {
 			file := filepath.Join(dir, "hipq.db")
 			o := schema.Options{Driver: "sqlite", Path: file, Create: true}
 			dbtest.OK(t, os.Mkdir(dir, 0o700))
-			if db, err := schema.Open(t.Context(), o, names); err != nil || db.Close() != nil {
-				t.Fatal(err)
-			}
+			db, err := schema.Open(t.Context(), o, names)
+			dbtest.Require(t, err == nil && db.Close() == nil, "%v", err)
 			o.Create = false
 			dbtest.OK(t, c.give(dir, file))
-			db, err := schema.Open(t.Context(), o, names)
+			db, err = schema.Open(t.Context(), o, names)
 			if err == nil {
 				_ = db.Close()
 			}

@@ -18,9 +18,6 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 )
 
-// must ends a test on an error.
-var must = dbtest.OK
-
 // languages are the job types of hipq.yaml, each also with -stream, and the programs that run them.
 var languages = []struct{ name, client string }{
 	{"sh", "jq"}, {"python", "python3"}, {"php", "php"}, {"ruby", "ruby"}, {"node", "node"}, {"go", ""},
@@ -32,9 +29,7 @@ const words = 56
 // TestHandlers runs all examples in one worker: with a text and without one, told to stop midway, killed midway, and
 // killed after writing the report but before reporting it.
 func TestHandlers(t *testing.T) {
-	if testing.Short() {
-		t.Skip("the race detector has nothing to see in other programs")
-	}
+	dbtest.Long(t, "the race detector has nothing to see in other programs")
 	s := setUp(t)
 	for _, l := range languages {
 		t.Run(l.name, func(t *testing.T) {
@@ -65,7 +60,7 @@ func setUp(t *testing.T) *examples {
 	for _, name := range []string{"exec", "stream"} {
 		err = errors.Join(err, os.Rename(filepath.Join(built, name), filepath.Join(s.dir, name+"-go")))
 	}
-	must(t, err)
+	dbtest.OK(t, err)
 	s.run(t, "init")
 	return s
 }
@@ -81,9 +76,7 @@ func (s *examples) command(pause int, args ...string) *exec.Cmd {
 func (s *examples) run(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := s.command(0, args...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("hipq %v: %v\n%s", args, err, out)
-	}
+	dbtest.Require(t, err == nil, "hipq %v: %v\n%s", args, err, out)
 	return strings.TrimSpace(string(out))
 }
 
@@ -101,9 +94,8 @@ func (s *examples) enqueue(t *testing.T, key, data string) {
 		fmt.Fprintf(&lines, "{\"queue\":\"words\",\"job_type\":%q,\"job_key\":%q,\"job_data\":%s}\n", name, key, data)
 	}
 	c.Stdin = strings.NewReader(lines.String())
-	if out, err := c.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	out, err := c.CombinedOutput()
+	dbtest.Require(t, err == nil, "%v\n%s", err, out)
 }
 
 // files are the files whose names match.
@@ -130,9 +122,8 @@ func (s *examples) shown(t *testing.T, command, state, key string) map[string]sh
 	found := map[string]shown{}
 	for line := range strings.Lines(s.run(t, command, "--json", "--queue", "words", "--state", state, "--key", key, "--limit", "0")) {
 		var j shown
-		if err := json.Unmarshal([]byte(line), &j); err != nil {
-			t.Fatalf("%v: %s", err, line)
-		}
+		err := json.Unmarshal([]byte(line), &j)
+		dbtest.Require(t, err == nil, "%v: %s", err, line)
 		found[j.Type] = j
 	}
 	dbtest.Ensure(t, len(found) == len(s.types), "%s %s: there are %d of %d", key, state, len(found), len(s.types))
@@ -176,7 +167,7 @@ func (s *examples) texts(t *testing.T) {
 func (s *examples) begin(t *testing.T, keys ...string) *exec.Cmd {
 	t.Helper()
 	c := s.command(3600, "work")
-	must(t, c.Start())
+	dbtest.OK(t, c.Start())
 	t.Cleanup(func() { _ = c.Process.Kill() })
 	limit := time.Now().Add(2 * time.Minute)
 	for s.files("report-*.1.part") == "" || strings.Count(s.files("report-*.1.part"), " ")+1 < len(keys)*len(s.types) {
@@ -191,7 +182,7 @@ func (s *examples) begin(t *testing.T, keys ...string) *exec.Cmd {
 func (s *examples) toldToStop(t *testing.T) {
 	s.enqueue(t, "stop", letter)
 	c := s.begin(t, "stop")
-	must(t, c.Process.Signal(syscall.SIGTERM))
+	dbtest.OK(t, c.Process.Signal(syscall.SIGTERM))
 	dbtest.Same(t, c.Wait(), nil)
 	s.want(t, "what is half done", "", s.files("report-*.part"))
 	for name, j := range s.shown(t, "activity", "error", "stop") {
@@ -203,14 +194,12 @@ func (s *examples) toldToStop(t *testing.T) {
 }
 
 func (s *examples) killed(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("it finds the programs in /proc")
-	}
+	dbtest.SkipIf(t, runtime.GOOS != "linux", "it finds the programs in /proc")
 	s.enqueue(t, "half", letter)
 	s.enqueue(t, "whole", letter)
 	c := s.begin(t, "half", "whole")
 	for _, j := range s.shown(t, "jobs", "running", "whole") { // as if they had come this far, with a number that shows the report's origin
-		must(t, os.WriteFile(filepath.Join(s.dir, fmt.Sprintf("report-%d.txt", j.ID)), []byte("7 words in letter.txt\n"), 0o600))
+		dbtest.OK(t, os.WriteFile(filepath.Join(s.dir, fmt.Sprintf("report-%d.txt", j.ID)), []byte("7 words in letter.txt\n"), 0o600))
 	}
 	s.kill(t)
 	dbtest.Same(t, c.Wait(), nil)
@@ -222,8 +211,7 @@ func (s *examples) killed(t *testing.T) {
 
 // kill kills all programs in the examples' folder except hipq.
 func (s *examples) kill(t *testing.T) {
-	processes, err := filepath.Glob("/proc/[0-9]*")
-	must(t, err)
+	processes := dbtest.Must(filepath.Glob("/proc/[0-9]*"))(t)
 	for _, p := range processes {
 		where, _ := os.Readlink(p + "/cwd")
 		what, _ := os.Readlink(p + "/exe")

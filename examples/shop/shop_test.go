@@ -52,9 +52,7 @@ func becomes(t *testing.T, s *Shop, path, want string) {
 		if strings.Contains(got, want) {
 			return
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: %s, not %s", path, got, want)
-		}
+		dbtest.Require(t, !time.Now().After(deadline), "%s: %s, not %s", path, got, want)
 	}
 }
 

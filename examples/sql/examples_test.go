@@ -20,9 +20,6 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 )
 
-// must ends a test on an error.
-var must = dbtest.OK
-
 // programs: each language has the same two programs.
 var programs = []struct{ client, extension string }{{"python", ".py"}, {"php", ".php"}}
 
@@ -30,13 +27,10 @@ var programs = []struct{ client, extension string }{{"python", ".py"}, {"php", "
 // and goes on after its connection was lost. It ends in order when told to. Each program has only the rights that hipq init
 // --print-grants lists. The signals of internal/proof test that it keeps its lock.
 func TestExamples(t *testing.T) {
-	if testing.Short() {
-		t.Skip("the race detector has nothing to see in other languages")
-	}
+	dbtest.Long(t, "the race detector has nothing to see in other languages")
 	hipq := filepath.Join(t.TempDir(), "hipq")
-	if out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", hipq, "../..").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", hipq, "../..").CombinedOutput()
+	dbtest.Require(t, err == nil, "%v\n%s", err, out)
 	for _, p := range programs {
 		t.Run(p.client, func(t *testing.T) {
 			t.Parallel()
@@ -60,17 +54,15 @@ func open(t *testing.T, hipq, client, extension string) *shop {
 	source := dbtest.MySQL(t)
 	c := dbtest.Must(mysql.ParseDSN(source))(t)
 	host, port, err := net.SplitHostPort(c.Addr)
-	must(t, err)
+	dbtest.OK(t, err)
 	dir := t.TempDir()
 	s := &shop{t: t, client: client, extension: extension, env: append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1",
 		"DB_HOST="+host, "DB_PORT="+port, "DB_NAME="+c.DBName)}
 	text := fmt.Sprintf("name: shop\ndatabase: {driver: mysql, dsn: %q}\nqueues: [{name: emails, job_types: [{name: send, handler: {exec: [cat]}}]}]\n", source)
-	must(t, os.WriteFile(filepath.Join(dir, "hipq.yaml"), []byte(text), 0o600))
+	dbtest.OK(t, os.WriteFile(filepath.Join(dir, "hipq.yaml"), []byte(text), 0o600))
 	init := func(options ...string) string {
 		out, err := exec.Command(hipq, append([]string{"init", "--config", filepath.Join(dir, "hipq.yaml")}, options...)...).CombinedOutput()
-		if err != nil {
-			t.Fatalf("init %v: %v\n%s", options, err, out)
-		}
+		dbtest.Require(t, err == nil, "init %v: %v\n%s", options, err, out)
 		return string(out)
 	}
 	init()
@@ -79,7 +71,7 @@ func open(t *testing.T, hipq, client, extension string) *shop {
 	if err == nil {
 		_, err = s.db.Exec("CREATE TABLE orders (number INT NOT NULL PRIMARY KEY, customer VARCHAR(100) NOT NULL)")
 	}
-	must(t, err)
+	dbtest.OK(t, err)
 	t.Cleanup(func() { _ = s.db.Close() })
 	return s
 }
@@ -102,9 +94,8 @@ func (s *shop) user(like, others string) (name string) {
 		dbtest.Ensure(s.t, err == nil, "%v", err)
 	})
 	for _, statement := range statements {
-		if _, err := s.db.Exec(strings.TrimSuffix(statement, ";")); err != nil {
-			s.t.Fatalf("%s: %v", statement, err)
-		}
+		_, err := s.db.Exec(strings.TrimSuffix(statement, ";"))
+		dbtest.Require(s.t, err == nil, "%s: %v", statement, err)
 	}
 	return name
 }
@@ -160,12 +151,11 @@ func (s *shop) enqueues() {
 const state = "SELECT CONCAT(status, ' ', attempt, ' ', error, ' ', result) FROM shop_emails WHERE job_key = "
 
 func (s *shop) works() {
-	ctx, stop := context.WithTimeout(s.t.Context(), 2*time.Minute)
-	defer stop()
+	ctx := dbtest.Within(s.t, 2*time.Minute)
 	said := &strings.Builder{}
 	c := s.command(s.user("emails_worker", ""), "worker", "emails")
 	c.Stdout, c.Stderr = said, said
-	must(s.t, c.Start())
+	dbtest.OK(s.t, c.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- c.Wait() }()
 	defer func() { _ = c.Process.Kill() }()
@@ -181,15 +171,14 @@ func (s *shop) works() {
 	s.await("scheduled 1", "SELECT CONCAT(status, ' ', attempt) FROM shop_emails WHERE job_key = 'broken'")
 
 	// all connections but the test's end: the worker returns under another id
-	before, err := s.answer("SELECT id FROM shop_workers WHERE state = 'working'")
-	must(s.t, err)
+	before := dbtest.Must(s.answer("SELECT id FROM shop_workers WHERE state = 'working'"))(s.t)
 	s.disconnect(ctx)
 	s.await("1", "SELECT COUNT(*) FROM shop_workers WHERE state = 'working' AND id <> '"+before+"'")
 	s.want("finished", "SELECT state FROM shop_workers WHERE id = '"+before+"'")
 	add("again", `{"to":"ann@example.org"}`)
 	s.await("finished 1", "SELECT CONCAT(status, ' ', attempt) FROM shop_emails WHERE job_key = 'again'")
 
-	must(s.t, c.Process.Signal(syscall.SIGTERM))
+	dbtest.OK(s.t, c.Process.Signal(syscall.SIGTERM))
 	select {
 	case err := <-ended:
 		dbtest.Ensure(s.t, err == nil, "%v: %s", err, said)
@@ -202,12 +191,12 @@ func (s *shop) works() {
 // disconnect makes the server end all other connections to the test's database.
 func (s *shop) disconnect(ctx context.Context) {
 	rows, err := s.db.QueryContext(ctx, "SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()")
-	must(s.t, err)
+	dbtest.OK(s.t, err)
 	defer rows.Close()
 	for rows.Next() {
 		id := 0
-		must(s.t, rows.Scan(&id))
+		dbtest.OK(s.t, rows.Scan(&id))
 		_, _ = s.db.ExecContext(ctx, fmt.Sprintf("KILL CONNECTION %d", id)) // a connection may have ended by itself
 	}
-	must(s.t, rows.Err())
+	dbtest.OK(s.t, rows.Err())
 }

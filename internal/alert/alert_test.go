@@ -9,12 +9,12 @@ import (
 	"github.com/hipq/hipq/internal/alert"
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/schema"
 )
 
 // Of many concurrent callers, one says it, and again when its time is over.
 func TestClaim(t *testing.T) {
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		db := dbtest.Open(t, driver, source)
+	dbtest.EachOpen(t, func(t *testing.T, db *schema.DB) {
 		for round := range 3 {
 			now := dbtest.Must(db.SQL.Clock(t.Context()))(t)
 			var said atomic.Int32
@@ -37,8 +37,7 @@ func TestClaim(t *testing.T) {
 
 // A caller that dies before it says something keeps the others from saying it for a minute only.
 func TestClaimOfTheDead(t *testing.T) {
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		db := dbtest.Open(t, driver, source)
+	dbtest.EachOpen(t, func(t *testing.T, db *schema.DB) {
 		b := alert.NewLog(db)
 		claim := func(want bool) {
 			t.Helper()

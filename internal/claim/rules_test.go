@@ -200,9 +200,7 @@ func (c *choices) queue() sentences {
 	return m
 }
 
-func (c *choices) job() Job {
-	return Job{Weight: c.of(4), Group: []Scope{None, "a", "b"}[c.of(3)]}
-}
+func (c *choices) job() Job { return Job{Weight: c.of(4), Group: []Scope{None, "a", "b"}[c.of(3)]} }
 
 // Whatever five jobs of two workers are in the queue, the rules do what their sentences say. All combinations are tried of limits
 // (none to 4, for the queue and two groups), rate, share, slots and what runs. Each gets other jobs, in any order: they differ in

@@ -22,9 +22,6 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// must ends a test on an error.
-var must = dbtest.OK
-
 // shop has a queue for each kind, named after it, on a real database.
 type shop struct {
 	*testing.T
@@ -201,9 +198,8 @@ func TestKindsInTheTables(t *testing.T) {
 			s.wantEnd(name, ids[3], end{job.Running, job.None, ""})
 			s.wantEnd(name, ids[4], end{job.Final, job.None, "finished"})
 			for i, result := range map[int]string{0: digest(mebibyte), 1: job.None, 3: "ticket \uFFFD5", 4: strings.Repeat("x", 1<<20-200)} {
-				if j := s.get(name, ids[i]); j.Result != result {
-					t.Errorf("%s: the result of job %d is %.100q, want %.100q", name, ids[i], j.Result, result)
-				}
+				j := s.get(name, ids[i])
+				dbtest.Ensure(t, j.Result == result, "%s: the result of job %d is %.100q, want %.100q", name, ids[i], j.Result, result)
 			}
 			j := s.get(name, ids[2])
 			dbtest.Ensure(t, j.ScheduledRunTime.Sub(j.UpdateTime) >= 23*time.Hour, "%s: it is tried again at %s", name, j.ScheduledRunTime)
@@ -293,9 +289,7 @@ func (s *shop) ended(at *attempt) error {
 }
 
 // nothing waits for the worker's end.
-func (s *shop) nothing(at *attempt) {
-	dbtest.Same(s, s.ended(at), nil)
-}
+func (s *shop) nothing(at *attempt) { dbtest.Same(s, s.ended(at), nil) }
 
 func (s *shop) cancel(at *attempt) {
 	for name, id := range at.jobs {
@@ -317,7 +311,7 @@ func (s *shop) loseLock(at *attempt) {
 		_, err := tx.ExecContext(s.Context(), "UPDATE shop_workers SET state = 'error', slots = 0 WHERE id = ?", at.worker)
 		return err
 	})
-	must(s, err)
+	dbtest.OK(s, err)
 	if err := s.ended(at); !errors.Is(err, worker.ErrLockLost) {
 		s.Errorf("the worker ends with %v", err)
 	}

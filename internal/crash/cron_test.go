@@ -82,9 +82,7 @@ type trouble struct {
 // work is missing in the crontab for a while, a disk is full, and a password is changed. Each cause and its end are mailed
 // once, and nothing else. -crash.cron sets the minutes.
 func TestHourOfCron(t *testing.T) {
-	if *cronFlag == 0 {
-		t.Skip("it takes an hour: make crash")
-	}
+	dbtest.SkipIf(t, *cronFlag == 0, "it takes an hour: make crash")
 	t.Parallel()
 	program := build(t)
 	source := dbtest.MySQL(t)
@@ -99,7 +97,7 @@ func TestHourOfCron(t *testing.T) {
 	dbtest.Must(db.Exec("GRANT ALL ON `" + own.DBName + "`.* TO '" + own.User + "'@'%'"))(t)
 	configs := map[string]string{"hipq.yaml": own.FormatDSN(), "direct.yaml": source}
 	for name, source := range configs {
-		must(t, os.WriteFile(filepath.Join(c.dir, name), fmt.Appendf(nil, cronConfig, dbtest.Section("mysql", source)), 0o600))
+		dbtest.OK(t, os.WriteFile(filepath.Join(c.dir, name), fmt.Appendf(nil, cronConfig, dbtest.Section("mysql", source)), 0o600))
 	}
 	direct := func(args ...string) {
 		cmd := exec.Command(c.program, append(args, "--config", "direct.yaml")...)
@@ -113,7 +111,7 @@ func TestHourOfCron(t *testing.T) {
 		{from: 3, to: 6, begin: proxy.Cut, end: proxy.Mend, named: `can't be reached|does not answer`, over: `recovered at`},
 		{
 			from: 8, to: 13, begin: func() { direct("enqueue", "emails", "invoice") },
-			end:   func() { must(t, os.WriteFile(filepath.Join(c.dir, "mended"), nil, 0o600)) },
+			end:   func() { dbtest.OK(t, os.WriteFile(filepath.Join(c.dir, "mended"), nil, 0o600)) },
 			named: `the printer is on fire`, over: `resolved: .*invoice`, late: 68, // an hour after the mail about it
 		},
 		{from: 19, to: 28, begin: func() { line = false }, end: func() { line = true }, named: `no sign of a worker`, over: `resolved: a worker runs again`},

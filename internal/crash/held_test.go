@@ -96,9 +96,8 @@ func (w wait) play(t *testing.T, program, driver string) {
 	isSilent := func(of string) bool { return !strings.Contains(said, of) }
 	dbtest.Ensure(t, code == 75 && took <= halfAMinute && !slices.ContainsFunc(says, isSilent),
 		"hipq %s took %s, with exit status %d, and said: %s", strings.Join(w.args, " "), took, code, said)
-	if took, code, said := h.outcome(w.args...); code != 0 {
-		t.Errorf("afterwards it took %s, with exit status %d, and said: %s", took, code, said)
-	}
+	took, code, said = h.outcome(w.args...)
+	dbtest.Ensure(t, code == 0, "afterwards it took %s, with exit status %d, and said: %s", took, code, said)
 }
 
 // outcome runs a command and returns its duration, exit code and messages.

@@ -20,9 +20,6 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 )
 
-// must ends a test with an error.
-var must = dbtest.OK
-
 // build builds the program.
 func build(t *testing.T) (program string) {
 	t.Helper()
@@ -48,7 +45,7 @@ queues:
       - {name: quick, handler: {exec: ["true"]}}
       - {name: sent, async: true, handler: {exec: ["true"]}}
 `, dbtest.Section(driver, source), limit)
-	must(t, os.WriteFile(h.config, []byte(text), 0o600))
+	dbtest.OK(t, os.WriteFile(h.config, []byte(text), 0o600))
 	return h
 }
 

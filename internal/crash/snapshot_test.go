@@ -24,7 +24,7 @@ func TestSnapshot(t *testing.T) {
 	h.mustRun(t, "init")
 	db := openDatabase(t, "mysql", source)
 	file := filepath.Join(t.TempDir(), "jobs.ndjson")
-	must(t, os.WriteFile(file, []byte(strings.Repeat(`{"queue":"mail","job_type":"quick"}`+"\n", jobs)), 0o600))
+	dbtest.OK(t, os.WriteFile(file, []byte(strings.Repeat(`{"queue":"mail","job_type":"quick"}`+"\n", jobs)), 0o600))
 	h.mustRun(t, "enqueue", "--ndjson", file)
 	defer db.session(t, "ROLLBACK", "START TRANSACTION WITH CONSISTENT SNAPSHOT")()
 
@@ -45,14 +45,14 @@ type effort struct {
 func effortsOf(t *testing.T, h hipq, db *database) (all []effort) {
 	t.Helper()
 	work := h.command("work", "--concurrency", "20", "--run-for", "10m")
-	must(t, work.Start())
+	dbtest.OK(t, work.Start())
 	ended := make(chan error)
 	go func() { ended <- work.Wait() }()
 	for {
 		all = append(all, db.effort(t))
 		select {
 		case err := <-ended:
-			must(t, err)
+			dbtest.OK(t, err)
 			return append(all, db.effort(t))
 		case <-time.After(50 * time.Millisecond):
 		}
@@ -63,7 +63,7 @@ func effortsOf(t *testing.T, h hipq, db *database) (all []effort) {
 func (d *database) effort(t *testing.T) (e effort) {
 	t.Helper()
 	var file string
-	must(t, d.QueryRow("SELECT MAX(id), @@pid_file FROM crash_activity").Scan(&e.entries, &file))
+	dbtest.OK(t, d.QueryRow("SELECT MAX(id), @@pid_file FROM crash_activity").Scan(&e.entries, &file))
 	pid, err := os.ReadFile(file)
 	stat, e1 := os.ReadFile(filepath.Join("/proc", strings.TrimSpace(string(pid)), "stat"))
 	if err = errors.Join(err, e1); err != nil {

@@ -1,9 +1,11 @@
 package dbtest
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"testing"
+	"time"
 )
 
 // clients are the programs with which other applications use a database: the possible names of each, and a check of what it
@@ -37,12 +39,29 @@ func Client(t testing.TB, name string) string {
 	return ""
 }
 
+// SkipIf skips a test, or rapid's try, if the condition holds.
+func SkipIf(t interface {
+	Helper()
+	Skip(args ...any)
+}, is bool, why string,
+) {
+	t.Helper()
+	if is {
+		t.Skip(why)
+	}
+}
+
 // Long skips a test that takes long if tests must be short.
 func Long(t testing.TB, why string) {
 	t.Helper()
-	if testing.Short() {
-		t.Skip(why)
-	}
+	SkipIf(t, testing.Short(), why)
+}
+
+// Within returns a test's context that ends after d.
+func Within(t testing.TB, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
 }
 
 // required says whether a missing server or client fails a test: a skipped test would look like a passed one.

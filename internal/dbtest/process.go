@@ -29,6 +29,19 @@ func Escape(args []string) error {
 	return stay.Run()
 }
 
+// Play lets a test binary be another process that a test needs: if its first argument names a role, it plays that, and must end
+// with the code.
+func Play(roles map[string]func(args []string) error) (code int, played bool) {
+	if len(os.Args) < 2 || roles[os.Args[1]] == nil {
+		return 0, false
+	}
+	if err := roles[os.Args[1]](os.Args[2:]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	return code, true
+}
+
 // Eventually polls until is is true, less and less often, because the awaited process needs the processor too.
 func Eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/hipq/hipq/schema"
 )
 
 // Environment variables: the test server, the program in .ci that starts another one, the nodes of a cluster, the members
@@ -143,6 +145,12 @@ func Each(t *testing.T, f func(t *testing.T, driver, source string)) {
 	t.Helper()
 	t.Run("sqlite", func(t *testing.T) { f(t, "sqlite", SQLite(t)) })
 	t.Run("mysql", func(t *testing.T) { f(t, "mysql", MySQL(t)) })
+}
+
+// EachOpen is Each with the database open, as Open opens it.
+func EachOpen(t *testing.T, f func(t *testing.T, db *schema.DB), queues ...string) {
+	t.Helper()
+	Each(t, func(t *testing.T, driver, source string) { f(t, Open(t, driver, source, queues...)) })
 }
 
 // nameIn is the database's name in a DSN of withDatabase.

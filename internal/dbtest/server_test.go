@@ -35,13 +35,9 @@ func TestEach(t *testing.T) {
 	var drivers []string
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		drivers = append(drivers, driver)
-		if source == "" || !strings.HasSuffix(t.Name(), "/"+driver) {
-			t.Errorf("%s: source %q", t.Name(), source)
-		}
+		dbtest.Ensure(t, source != "" && strings.HasSuffix(t.Name(), "/"+driver), "%s: source %q", t.Name(), source)
 	})
-	if flag.Lookup("test.skip").Value.String() != "" {
-		t.Skip("an engine may be left out")
-	}
+	dbtest.SkipIf(t, flag.Lookup("test.skip").Value.String() != "", "an engine may be left out")
 	want := []string{"sqlite", "mysql"}
 	if os.Getenv("HIPQ_TEST_MYSQL_DSN") == "" {
 		want = want[:1]

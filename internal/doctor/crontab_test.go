@@ -68,8 +68,8 @@ func TestCrontab(t *testing.T) {
 			write := func(path, text string, mode os.FileMode) {
 				t.Helper()
 				path = filepath.Join(dir, path)
-				must(t, os.MkdirAll(filepath.Dir(path), 0o700))
-				must(t, os.WriteFile(path, []byte(strings.ReplaceAll(text, "{dir}", dir)), mode))
+				dbtest.OK(t, os.MkdirAll(filepath.Dir(path), 0o700))
+				dbtest.OK(t, os.WriteFile(path, []byte(strings.ReplaceAll(text, "{dir}", dir)), mode))
 			}
 			write("crontab.txt", at.own, 0o600)
 			write("bin/crontab", "#!/bin/sh\ntest -s {dir}/crontab.txt && exec cat {dir}/crontab.txt\necho no crontab for you >&2\nexit 1\n", 0o700)
@@ -100,7 +100,7 @@ func TestCrontab(t *testing.T) {
 func TestCrontabMail(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"crontab", "sendmail"} {
-		must(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\necho '* * * * * hipq work'\n"), 0o700))
+		dbtest.OK(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\necho '* * * * * hipq work'\n"), 0o700))
 	}
 	t.Setenv("PATH", dir+":/usr/bin:/bin")
 	for sendmail, want := range map[string]Result{"sendmail": OK, "nosuch": Warning} {
@@ -124,14 +124,13 @@ func TestOften(t *testing.T) {
 // TestCrontabLineToPaste: a suggested crontab line can be pasted: blanks don't split the file's name, and a % doesn't end the line.
 func TestCrontabLineToPaste(t *testing.T) {
 	p := &patient{Options: Options{Config: &config.Config{File: "/etc/sp ace%d/hipq.yaml"}}}
-	if line := p.cronLine("work"); !strings.HasSuffix(line, ` work --config '/etc/sp ace\%d/hipq.yaml'`) {
-		t.Error(line)
-	}
+	line := p.cronLine("work")
+	dbtest.Ensure(t, strings.HasSuffix(line, ` work --config '/etc/sp ace\%d/hipq.yaml'`), "%v", line)
 
 	// doctor recognizes it when it is in the crontab
 	file := filepath.Join(t.TempDir(), "sp ace%d", "hipq.yaml")
-	must(t, os.Mkdir(filepath.Dir(file), 0o700))
-	must(t, os.WriteFile(file, nil, 0o600))
+	dbtest.OK(t, os.Mkdir(filepath.Dir(file), 0o700))
+	dbtest.OK(t, os.WriteFile(file, nil, 0o600))
 	p.Config.File = file
 	for _, l := range cronLines(strings.TrimPrefix(p.cronLine("work"), "crontab -e: "), "", "") {
 		got, _ := configOf(l.command, map[string]string{}, "/")

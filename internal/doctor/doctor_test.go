@@ -21,14 +21,11 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// must ends a test on an error.
-var must = dbtest.OK
-
 // examine examines an instance on this database.
 func examine(ctx context.Context, t *testing.T, driver, source string, o Options) map[string]Finding {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "hipq.yaml")
-	must(t, os.WriteFile(file, fmt.Appendf(nil, "name: shop\ndatabase: %s\nqueues: [{name: emails}]\n", dbtest.Section(driver, source)), 0o600))
+	dbtest.OK(t, os.WriteFile(file, fmt.Appendf(nil, "name: shop\ndatabase: %s\nqueues: [{name: emails}]\n", dbtest.Section(driver, source)), 0o600))
 	var err error
 	if o.Config, err = config.Load(config.LoadOptions{File: file, Env: []string{}}); err != nil {
 		t.Fatal(err)
@@ -44,9 +41,7 @@ func examine(ctx context.Context, t *testing.T, driver, source string, o Options
 		all[f.Check] = f
 		return nil
 	})
-	if err != nil || len(all) != len(checks(driver)) {
-		t.Fatalf("%v: %d findings of %d", err, len(all), len(checks(driver)))
-	}
+	dbtest.Require(t, err == nil && len(all) == len(checks(driver)), "%v: %d findings of %d", err, len(all), len(checks(driver)))
 	return all
 }
 
@@ -57,15 +52,13 @@ func want(t *testing.T, f Finding, result Result, what, remedy string) {
 	if f.Remedy != nil {
 		does = *f.Remedy
 	}
-	if f.Result != result || !strings.Contains(f.Found, what) || !strings.Contains(does, remedy) || (does == "") != (remedy == "") {
-		t.Errorf("%s is %s: %s; remedy: %s\nwant %s: %q; remedy: %q", f.Check, f.Result, f.Found, does, result, what, remedy)
-	}
+	dbtest.Ensure(t, f.Result == result && strings.Contains(f.Found, what) && strings.Contains(does, remedy) && (does == "") == (remedy == ""),
+		"%s is %s: %s; remedy: %s\nwant %s: %q; remedy: %q", f.Check, f.Result, f.Found, does, result, what, remedy)
 }
 
 // TestLeftovers: a process of this config's handler whose worker is not at work is found.
 func TestLeftovers(t *testing.T) {
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		db := dbtest.Open(t, driver, source, "emails")
+	dbtest.EachOpen(t, func(t *testing.T, db *schema.DB) {
 		const atWork = "INSERT INTO shop_workers (id, host, pid, state, start_time, heartbeat, lock_until) VALUES" +
 			" ('works', 'web1', 1, 'working', '2026-01-05 09:30:00', '2026-01-05 09:30:00', '2026-01-05 09:30:00')"
 		dbtest.Exec(t, db.SQL, atWork)
@@ -73,7 +66,7 @@ func TestLeftovers(t *testing.T) {
 		start := func(worker, file string) int {
 			left := exec.Command("sleep", "60")
 			left.Env = []string{"HIPQ_WORKER_ID=" + worker, "HIPQ_CONFIG=" + file}
-			must(t, left.Start())
+			dbtest.OK(t, left.Start())
 			t.Cleanup(func() { _ = left.Process.Kill(); _ = left.Wait() })
 			return left.Process.Pid
 		}
@@ -81,13 +74,12 @@ func TestLeftovers(t *testing.T) {
 		start("ended", file+".other")
 		p := &patient{Options: Options{Config: &config.Config{File: file}}, db: db}
 		f := found(OK, "")
-		if p.addLeftovers(t.Context(), &f); f.Result != OK {
-			t.Errorf("%+v", f)
-		}
+		p.addLeftovers(t.Context(), &f)
+		dbtest.Ensure(t, f.Result == OK, "%+v", f)
 		if pid := strconv.Itoa(start("ended", file)); runtime.GOOS == "linux" {
 			want(t, lookAtWorkers(t.Context(), p), Wrong, "process "+pid+" is of a handler, and its worker ended has ended", "kill -KILL "+pid)
 		}
-	})
+	}, "emails")
 }
 
 // TestExamine: what is right is ok; what is wrong is found, with its remedy.
@@ -114,7 +106,7 @@ func TestExamine(t *testing.T) {
 			want(t, examine(t.Context(), t, driver, source, Options{Now: now})["clock"], Warning, " "+which+" the database's", "NTP")
 		}
 		if driver == "sqlite" {
-			must(t, os.Chmod(source, 0o644))
+			dbtest.OK(t, os.Chmod(source, 0o644))
 		}
 		dbtest.Exec(t, db.SQL, "INSERT INTO shop_workers (id, host, pid, state, start_time, heartbeat, lock_until, end_time, slots, lanes) VALUES"+
 			" ('w', 'web1', 1, 'finished', '2026-01-05 09:30:00', '2026-01-05 09:30:00', '2026-01-05 09:30:00', '2026-01-05 09:30:00', 0, 'NONE')")
@@ -238,8 +230,7 @@ func sessions(t *testing.T, db *schema.DB, source string) {
 // statements that leave none to others.
 func prepared(t *testing.T, db *schema.DB, source string) {
 	t.Helper()
-	conn, err := db.SQL.Conn(t.Context())
-	must(t, err)
+	conn := dbtest.Must(db.SQL.Conn(t.Context()))(t)
 	for _, statement := range []string{"XA START 'a''b', 'c', 7", "INSERT INTO shop_activity (at, kind, state) VALUES (NOW(), 'job', 'added')", "XA END 'a''b', 'c', 7", "XA PREPARE 'a''b', 'c', 7"} {
 		dbtest.Must(conn.ExecContext(t.Context(), statement))(t)
 	}
@@ -285,8 +276,7 @@ func settings(t *testing.T, db *schema.DB, source string) {
 func TestSilentDatabase(t *testing.T) {
 	proxy := dbtest.NewProxy(t)
 	proxy.Stall()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
+	ctx := dbtest.Within(t, time.Second)
 	found := examine(ctx, t, "mysql", proxy.Source, Options{})
 	want(t, found["config"], OK, "", "")
 	dbtest.Ensure(t, found["database"].Result != OK && found["tables"].Result == Unknown && found["durability"].Result == Unknown, "%+v", found)

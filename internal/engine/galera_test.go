@@ -14,20 +14,17 @@ func TestGaleraWaitsFirst(t *testing.T) {
 	dsns := dbtest.Galera(t)
 	db := dbtest.Open(t, "mysql", dsns[0]).SQL
 	dbtest.Exec(t, db, "CREATE TABLE things (id INT PRIMARY KEY)", "INSERT INTO things VALUES (1), (2)")
-	other, err := db.BeginTx(t.Context(), nil)
-	dbtest.OK(t, err)
+	other := dbtest.Must(db.BeginTx(t.Context(), nil))(t)
 	dbtest.Must(other.ExecContext(t.Context(), "SELECT id FROM things WHERE id = 1 FOR UPDATE"))(t)
 	var tries []string
 	var got []int
-	err = db.Tx(t.Context(), func(tx *engine.Tx) error {
+	err := db.Tx(t.Context(), func(tx *engine.Tx) error {
 		got, tries = nil, append(tries, tx.SkipLocked)
 		return tx.SelectContext(t.Context(), &got, "SELECT id FROM things "+tx.SkipLocked)
 	})
 	want := []string{"FOR UPDATE", "FOR UPDATE SKIP LOCKED"}
 	dbtest.Ensure(t, err == nil && slices.Equal(tries, want) && slices.Equal(got, []int{2}), "%v: %q, which gave %d", err, tries, got)
-	if err := other.Rollback(); err != nil {
-		t.Error(err)
-	}
+	dbtest.Same(t, other.Rollback(), nil)
 }
 
 // A command that waits for the others' commits goes on at another node when its own is cut off.

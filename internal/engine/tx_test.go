@@ -10,6 +10,7 @@ import (
 
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/schema"
 )
 
 // A caller may give up while its transaction begins. The connection must not return to the pool inside it: no other
@@ -45,8 +46,7 @@ func TestCommitOfACallerThatGivesUp(t *testing.T) {
 
 // A transaction that writes again and again, like the upkeep with many new rows, leaves turns to its process's others.
 func TestWritersTakeTurns(t *testing.T) {
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		db := dbtest.Open(t, driver, source)
+	dbtest.EachOpen(t, func(t *testing.T, db *schema.DB) {
 		const most = 60
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
@@ -76,8 +76,7 @@ func TestWritersTakeTurns(t *testing.T) {
 
 // A transaction that waits for another of its own process gets SQLite's error instead of waiting forever.
 func TestWriterWaitsForItself(t *testing.T) {
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		db := dbtest.Open(t, driver, source)
+	dbtest.EachOpen(t, func(t *testing.T, db *schema.DB) {
 		err := db.SQL.Tx(t.Context(), func(*engine.Tx) error {
 			ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
 			defer stop()

@@ -49,15 +49,14 @@ func TestRead(t *testing.T) {
 
 // A name leads where the kernel goes: .. applies after following the links before it.
 func TestLinksLeadAsTheKernelGoes(t *testing.T) {
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	dbtest.OK(t, err)
+	dir := dbtest.Must(filepath.EvalSymlinks(t.TempDir()))(t)
 	at := func(name string) string { return filepath.Join(dir, name) }
 	for _, folder := range []string{"deep/of/all", "deep/here", "ours"} {
 		if err := os.MkdirAll(at(folder), 0o755); err != nil { //nolint:gosec // others may look
 			t.Fatal(err)
 		}
 	}
-	err = errors.Join(os.Symlink("../deep/here", at("ours/away")), os.Chmod(at("deep/of/all"), 0o777), os.WriteFile(at("deep/of/all/file"), nil, 0o700), //nolint:gosec // what is looked for
+	err := errors.Join(os.Symlink("../deep/here", at("ours/away")), os.Chmod(at("deep/of/all"), 0o777), os.WriteFile(at("deep/of/all/file"), nil, 0o700), //nolint:gosec // what is looked for
 		os.Symlink("../of/all/file", at("deep/here/relative")), os.Symlink(at("ours/away")+"/../of/all/file", at("ours/absolute")),
 		os.WriteFile(at("deep/file"), nil, 0o700), os.Symlink("../file", at("deep/here/trusted"))) //nolint:gosec // a program
 	dbtest.OK(t, err)

@@ -298,9 +298,7 @@ func TestGuardReplaced(t *testing.T) {
 				}
 				return g.PID() != first
 			})
-			if g.PID() == 0 || dbtest.Alive(first) {
-				t.Errorf("guard %d, the first one lives: %t", g.PID(), dbtest.Alive(first))
-			}
+			dbtest.Ensure(t, g.PID() != 0 && !dbtest.Alive(first), "guard %d, the first one lives: %t", g.PID(), dbtest.Alive(first))
 			dbtest.Ensure(t, dbtest.Alive(pid), "the exchange killed what is under guard")
 			dbtest.OK(t, g.Close())
 			dbtest.EventuallyGone(t, "what was under guard", pid)

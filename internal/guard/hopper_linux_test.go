@@ -24,9 +24,7 @@ for (my $end = time + 60; time < $end;) { if (fork) { POSIX::_exit(0) } POSIX::s
 
 // TestHopper: a handler of another user that hops from process to process ends with its worker, however that ends.
 func TestHopper(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can start programs as another user")
-	}
+	dbtest.SkipIf(t, os.Geteuid() != 0, "only root can start programs as another user")
 	for _, by := range []string{"close", "guard", "strays"} {
 		t.Run(by, func(t *testing.T) {
 			dir, id := t.TempDir(), newWorkerID()

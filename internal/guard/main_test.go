@@ -22,27 +22,21 @@ import (
 
 // TestMain lets the test binary play the other processes that the tests need.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 {
-		if role := map[string]func([]string) error{
-			"guard":     func(args []string) error { return guard.Serve(os.Stdin, args) },
-			"suspended": suspended,
-			"deaf":      deafGuard,
-			"worker":    func(args []string) error { return fakeWorker(args, false) },
-			"adopter":   func(args []string) error { return fakeWorker(args, true) },
-			"window":    forkedInSecret,
-			"escape":    dbtest.Escape,
-			"busy":      busyAdopter,
-			"heir":      heir,
-			"forker":    forker,
-			"other":     otherUser,
-			"late":      lateStarter,
-		}[os.Args[1]]; role != nil {
-			if err := role(os.Args[2:]); err != nil {
-				fmt.Fprintln(os.Stderr, err)
-				os.Exit(1)
-			}
-			os.Exit(0)
-		}
+	if code, played := dbtest.Play(map[string]func([]string) error{
+		"guard":     func(args []string) error { return guard.Serve(os.Stdin, args) },
+		"suspended": suspended,
+		"deaf":      deafGuard,
+		"worker":    func(args []string) error { return fakeWorker(args, false) },
+		"adopter":   func(args []string) error { return fakeWorker(args, true) },
+		"window":    forkedInSecret,
+		"escape":    dbtest.Escape,
+		"busy":      busyAdopter,
+		"heir":      heir,
+		"forker":    forker,
+		"other":     otherUser,
+		"late":      lateStarter,
+	}); played {
+		os.Exit(code)
 	}
 	goleak.VerifyTestMain(m)
 }

@@ -20,9 +20,7 @@ import (
 
 func onlyLinux(t *testing.T) {
 	t.Helper()
-	if runtime.GOOS != "linux" {
-		t.Skip("other processes can't be seen here")
-	}
+	dbtest.SkipIf(t, runtime.GOOS != "linux", "other processes can't be seen here")
 }
 
 // hidden waits for the hiding process.
@@ -82,9 +80,8 @@ func TestAdoptReaps(t *testing.T) {
 	own := dbtest.Must(strconv.Atoi(lines[0]))(t)
 	dbtest.Ensure(t, dbtest.Alive(own), "it killed a child that it had before")
 	_ = syscall.Kill(own, syscall.SIGKILL)
-	if want := []string{"children", "2"}; strings.Join(lines[1:], " ") != strings.Join(want, " ") {
-		t.Errorf("%q", lines[1:])
-	}
+	want := []string{"children", "2"}
+	dbtest.Ensure(t, strings.Join(lines[1:], " ") == strings.Join(want, " "), "%q", lines[1:])
 }
 
 // busyAdopter runs many programs that leave short-lived processes to adopt, for TestAdoptReaps: ID.

@@ -15,8 +15,7 @@ import (
 
 // TestInterruptAfterTheEnd: a program that ended before the context counts by its exit status.
 func TestInterruptAfterTheEnd(t *testing.T) {
-	p, err := Start(t.Context(), nil, Command{Path: "/bin/sh", Argv: []string{"sh", "-c", "exit 5"}}, nil, new(discard))
-	dbtest.OK(t, err)
+	p := dbtest.Must(Start(t.Context(), nil, Command{Path: "/bin/sh", Argv: []string{"sh", "-c", "exit 5"}}, nil, new(discard)))(t)
 	process.AwaitEnd(p.pid)
 	p.Interrupt(0, nil)
 	p.Await("")

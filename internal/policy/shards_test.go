@@ -45,9 +45,8 @@ func TestSharesAddUp(t *testing.T) {
 		dbtest.Same(t, given, demands, "it has changed what it was given")
 		sum := 0
 		for _, share := range shares {
-			if sum += share; share < 0 {
-				t.Fatalf("below 0: %v", shares)
-			}
+			sum += share
+			dbtest.Require(t, share >= 0, "below 0: %v", shares)
 		}
 		dbtest.Ensure(t, sum <= limit && len(shares) == len(demands), "of a limit of %d the shares are %v", limit, shares)
 	})
@@ -252,9 +251,7 @@ func TestSharesKeepTheLimit(t *testing.T) {
 			"ask":   func(t *rapid.T) { q.ask(t, anyShard.Draw(t, "shard")) },
 			"end": func(t *rapid.T) {
 				i := anyShard.Draw(t, "shard")
-				if len(q.running[i]) == 0 {
-					t.Skip("nothing runs")
-				}
+				dbtest.SkipIf(t, len(q.running[i]) == 0, "nothing runs")
 				q.end(i, rapid.IntRange(0, len(q.running[i])-1).Draw(t, "job"))
 			},
 			"lapse": func(t *rapid.T) {
@@ -288,9 +285,7 @@ func TestAllAreServed(t *testing.T) {
 				if q.ask(t, i) > 0 || len(q.waiting[i]) == 0 {
 					waited[i] = 0
 				}
-				if waited[i] > 2*shards {
-					t.Fatalf("shard %d has waited for %d turns: %+v", i, waited[i], q.shares)
-				}
+				dbtest.Require(t, waited[i] <= 2*shards, "shard %d has waited for %d turns: %+v", i, waited[i], q.shares)
 			}
 			for i := range shards {
 				for len(q.running[i]) > 0 {

@@ -33,7 +33,6 @@ func TestIsGone(t *testing.T) {
 		dbtest.Ensure(t, !process.IsGone(odd), "%q is gone", odd)
 	}
 	// another process has the id by now
-	if mine := strings.Fields(own); !process.IsGone(strings.Join(append(mine[:4:4], "1"), " ")) {
-		t.Error("one that had this process's id before isn't gone")
-	}
+	mine := strings.Fields(own)
+	dbtest.Ensure(t, process.IsGone(strings.Join(append(mine[:4:4], "1"), " ")), "one that had this process's id before isn't gone")
 }

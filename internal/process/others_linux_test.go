@@ -26,18 +26,13 @@ func TestSignalOther(t *testing.T) {
 	dbtest.Require(t, ok && o.Parent == os.Getpid() && !o.Ended, "%+v, %t", o, ok)
 	before := o
 	before.Born--
-	if err := before.Signal(pid, syscall.SIGKILL); !errors.Is(err, syscall.ESRCH) {
-		t.Errorf("another of the id: %v", err)
-	}
-	if err := o.Signal(pid, 0); err != nil || !process.Runs(pid) {
-		t.Errorf("it is gone: %v", err)
-	}
-	if err := o.Signal(pid, syscall.SIGTERM); err != nil {
-		t.Error(err)
-	}
-	if err := cmd.Wait(); err == nil || err.Error() != "signal: terminated" {
-		t.Error(err)
-	}
+	err := before.Signal(pid, syscall.SIGKILL)
+	dbtest.Ensure(t, errors.Is(err, syscall.ESRCH), "another of the id: %v", err)
+	err = o.Signal(pid, 0)
+	dbtest.Ensure(t, err == nil && process.Runs(pid), "it is gone: %v", err)
+	dbtest.Same(t, o.Signal(pid, syscall.SIGTERM), nil)
+	err = cmd.Wait()
+	dbtest.Ensure(t, err != nil && err.Error() == "signal: terminated", "%v", err)
 	dbtest.Ensure(t, !process.Runs(pid) && o.Signal(pid, 0) != nil, "it is there after it was reaped")
 }
 

@@ -20,9 +20,7 @@ func (p *play) monitor(t *rapid.T) {
 	hour := time.Now().UTC().Add(-time.Duration(days*24+3+p.hours) * time.Hour).Truncate(time.Hour)
 	p.Logf("the activity since the last monitor is now that of %s", hour)
 	n := p.change("UPDATE shop_activity SET at = ? WHERE id > ?", hour.Add(30*time.Minute).Format(stamp6), p.monitored)
-	if n == 0 {
-		t.Skip("no activity")
-	}
+	dbtest.SkipIf(t, n == 0, "no activity")
 	p.monitored = int64(p.number("SELECT MAX(id) FROM shop_activity"))
 	if days > 0 {
 		p.old += n
@@ -108,9 +106,7 @@ func (p *play) schedule(t *rapid.T) {
 	switch do := pick(t, "do", "miss", "pause", "resume", "run"); do {
 	case "miss":
 		n := pick(t, "slots", 1, 2, 30, 120)
-		if p.ran || s.paused {
-			t.Skip("a slot would come twice")
-		}
+		dbtest.SkipIf(t, p.ran || s.paused, "a slot would come twice")
 		s.until = p.start.Add(-time.Duration(n) * every)
 		p.Logf("no worker ran while %d slots of %s passed", n, name)
 		p.change("UPDATE shop_schedules SET seen_until = ?, next_slot = ? WHERE name = ?", s.until.Format(stamp6),

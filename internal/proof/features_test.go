@@ -230,9 +230,7 @@ func (q *mQueue) retries() []*mJob {
 func (p *play) replace(t *rapid.T) {
 	p.T = t
 	some := slices.DeleteFunc(slices.Clone(p.queues), func(q *mQueue) bool { return len(q.retries()) == 0 })
-	if len(some) == 0 {
-		t.Skip("no retry")
-	}
+	dbtest.SkipIf(t, len(some) == 0, "no retry")
 	p.flags(pick(t, "queue", some...), "replace")
 }
 
@@ -397,9 +395,7 @@ func (p *play) answer(t *rapid.T) {
 	p.T = t
 	q := p.queue()
 	j := p.job(q)
-	if j == nil {
-		t.Skip("no job")
-	}
+	dbtest.SkipIf(t, j == nil, "no job")
 	with := pick(t, "answer", "finished", "failed", "retry")
 	key := pick(t, "key", j.key, j.key, "nobody's")
 	args := []string{map[string]string{"finished": "complete"}[with], q.name, j.t.name, key}
@@ -466,9 +462,7 @@ func (p *play) operate(command string) func(*rapid.T) {
 					jobs, args = append(jobs, j), append(args, fmt.Sprint(j.id))
 				}
 			}
-			if len(jobs) == 0 {
-				t.Skip("no job")
-			}
+			dbtest.SkipIf(t, len(jobs) == 0, "no job")
 		} else {
 			jobs, args = p.filter(q, command, flag, args)
 		}
@@ -579,9 +573,7 @@ func (p *play) byHand(t *rapid.T) {
 	p.T = t
 	q := p.queue()
 	j := p.job(q)
-	if j == nil || j.status == "submitted" {
-		t.Skip("no job")
-	}
+	dbtest.SkipIf(t, j == nil || j.status == "submitted", "no job")
 	k := newTick(1, func(o *mJob) bool { return o == j }, q)
 	k.byHand = true
 	code := 1

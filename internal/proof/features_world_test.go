@@ -240,9 +240,7 @@ func (f *instance) begin(t *rapid.T) *play {
 
 const stamp = "2006-01-02 15:04:05.999999"
 
-func (p *play) configure() {
-	dbtest.OK(p.T, os.WriteFile(p.config, []byte(p.yaml()), 0o600))
-}
+func (p *play) configure() { dbtest.OK(p.T, os.WriteFile(p.config, []byte(p.yaml()), 0o600)) }
 
 // empty deletes the rows of the check before.
 func (p *play) empty() {

@@ -458,8 +458,7 @@ func (n *network) page(ctx context.Context) {
 		var said bytes.Buffer
 		c := n.command("ui", "--no-browser", "--listen", "unix:"+n.socket, "--behind-proxy", "X-User")
 		c.Stderr = &said
-		wait, err := n.start(c)
-		dbtest.OK(n.t, err)
+		wait := dbtest.Must(n.start(c))(n.t)
 		ended := context.AfterFunc(ctx, func() { _ = c.Process.Signal(unix.SIGTERM) })
 		wait()
 		if ended() && !strings.Contains(said.String(), itsHost) && !n.says.MatchString(said.String()) {

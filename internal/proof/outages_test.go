@@ -321,9 +321,8 @@ func (p *plight) transactions() (string, func()) {
 	}()
 	return "an ALTER of " + one + " waits", func() {
 		end()
-		if err := <-altered; err != nil {
-			p.t.Error(err)
-		}
+		err := <-altered
+		dbtest.Ensure(p.t, err == nil, "%v", err)
 	}
 }
 

@@ -150,9 +150,7 @@ func TestMain(m *testing.M) {
 // TestTurn runs one turn: rounds, until it has injected its faults or its time is over. The same turn makes the same choices,
 // but processes and signals have a timing of their own.
 func TestTurn(t *testing.T) {
-	if *turnFlag == "" {
-		t.Skip("-proof.turn says which")
-	}
+	dbtest.SkipIf(t, *turnFlag == "", "-proof.turn says which")
 	found := false
 	defer func() { dbtest.Ensure(t, found, "there is no turn %s", *turnFlag) }()
 	for _, turn := range turns() {

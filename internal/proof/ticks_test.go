@@ -60,9 +60,7 @@ func (r *round) cron(ctx context.Context, n int) {
 }
 
 // tick starts a process of hipq work. With --json it prints each error, also one that cron would mail again.
-func (r *round) tick(args ...string) *tick {
-	return r.hire(r.command(append(args, "--json")...))
-}
+func (r *round) tick(args ...string) *tick { return r.hire(r.command(append(args, "--json")...)) }
 
 // hire starts a worker's process.
 func (r *round) hire(worker *exec.Cmd) *tick {

@@ -55,9 +55,7 @@ func shopIn(t *testing.T, db *schema.DB, all ...schedule.Schedule) *shop {
 }
 
 // have gives the config these schedules.
-func (s *shop) have(all ...schedule.Schedule) {
-	s.all, s.table = all, scheduler.New(s.db, all)
-}
+func (s *shop) have(all ...schedule.Schedule) { s.all, s.table = all, scheduler.New(s.db, all) }
 
 // of returns a schedule.
 func of(t testing.TB, name, spec string, change ...func(*schedule.Schedule)) schedule.Schedule {
@@ -203,9 +201,8 @@ func TestTendAtOnce(t *testing.T) {
 				s.t.Errorf("%d jobs in 20 minutes", jobs)
 			}
 			s.once("all", jobs)
-			if latest := len(s.added("latest")); latest < 1 || latest > 2 || jobs+latest != int(n.Load()) {
-				s.t.Errorf("%d jobs of latest, %d in all", latest, n.Load())
-			}
+			latest := len(s.added("latest"))
+			dbtest.Ensure(s.t, latest >= 1 && latest <= 2 && jobs+latest == int(n.Load()), "%d jobs of latest, %d in all", latest, n.Load())
 		}
 	})
 }
@@ -217,9 +214,8 @@ func TestTendTooLate(t *testing.T) {
 		s.begin()
 		s.noWorkerFor(time.Hour)
 		old := s.row("hourly")
-		if n := s.tend(); n != 1 {
-			s.t.Fatalf("%d jobs", n)
-		}
+		n := s.tend()
+		dbtest.Require(s.t, n == 1, "%d jobs", n)
 		s.exec("DELETE FROM shop_emails")
 		n, err := scheduler.Take(s.table, s.t.Context(), s.all[0], old, s.queues["emails"])
 		dbtest.Ensure(s.t, n == 0 && err == nil, "%d jobs, %v", n, err)
@@ -227,9 +223,8 @@ func TestTendTooLate(t *testing.T) {
 		s.noWorkerFor(time.Hour)
 		old = s.row("hourly")
 		dbtest.Must(s.table.Pause(s.t.Context(), "hourly"))(s.t)
-		if n, err := scheduler.Take(s.table, s.t.Context(), s.all[0], old, s.queues["emails"]); n != 0 || err != nil {
-			s.t.Errorf("%d jobs of a paused one, %v", n, err)
-		}
+		n, err = scheduler.Take(s.table, s.t.Context(), s.all[0], old, s.queues["emails"])
+		dbtest.Ensure(s.t, n == 0 && err == nil, "%d jobs of a paused one, %v", n, err)
 	})
 }
 

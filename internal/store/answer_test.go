@@ -13,9 +13,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-func asynchronous(o *queue.Options) {
-	o.Types[0].Async, o.Types[0].Timeout = true, time.Minute
-}
+func asynchronous(o *queue.Options) { o.Types[0].Async, o.Types[0].Timeout = true, time.Minute }
 
 // answer also checks that the answer's effect was known before.
 func (s env) answer(a queue.Answer) (queue.Answered, error) {
@@ -77,9 +75,8 @@ func TestAnswerEndsAnAsynchronousJob(t *testing.T) {
 		// A repetition is harmless; the contrary is refused.
 		for verdict, want := range map[job.Verdict]error{job.Finished: nil, job.Failed: queue.ErrFinal, job.TryAgain: queue.ErrFinal} {
 			got, err = s.answer(queue.Answer{Key: "k", Verdict: verdict, Error: "late"})
-			if fails(t, want)(nil, err); got.Job.ID != id || got.Changed {
-				t.Errorf("%+v", got)
-			}
+			fails(t, want)(nil, err)
+			ensure(t, got.Job.ID == id && !got.Changed, "%+v", got)
 		}
 		s.wantHistory(id, "added/0 starting/1 finished/1")
 	})
@@ -181,19 +178,16 @@ func TestHandlersCountWhenTheyWereAnswered(t *testing.T) {
 						a.Result, a.Error = "", "broken"
 					}
 					got, err := s.answer(a)
-					if fails(t, nil)(nil, err); !got.Changed || got.Job.Status != job.StatusAnswered || got.Job.State() != job.Running {
-						t.Errorf("%+v, %v", got, err)
-					}
+					fails(t, nil)(nil, err)
+					ensure(t, got.Changed && got.Job.Status == job.StatusAnswered && got.Job.State() == job.Running, "%+v, %v", got, err)
 					got, err = s.answer(a)
-					if fails(t, nil)(nil, err); got.Changed {
-						t.Errorf("the same again: %+v", got)
-					}
+					fails(t, nil)(nil, err)
+					ensure(t, !got.Changed, "the same again: %+v", got)
 					if verdict == job.Finished {
 						fails(t, queue.ErrFinal)(s.answer(queue.Answer{Key: "a", Verdict: job.Failed}))
 					}
-					if _, err := s.Enqueue(t.Context(), job.Params{Type: "send", Key: "a", OnDuplicate: job.RefuseDuplicate}); !errors.Is(err, job.ErrDuplicateKey) {
-						t.Errorf("its key beside the handler: %v", err)
-					}
+					_, err = s.Enqueue(t.Context(), job.Params{Type: "send", Key: "a", OnDuplicate: job.RefuseDuplicate})
+					ensure(t, errors.Is(err, job.ErrDuplicateKey), "its key beside the handler: %v", err)
 					equal(t, len(s.start("w2", 9)), 0, "started beside the handler")
 					end(s, j)
 					if name == "stopped" && verdict != job.Finished {

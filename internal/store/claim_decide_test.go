@@ -132,9 +132,8 @@ func TestSecondIsNotOvertaken(t *testing.T) {
 		s.add(job.Params{Type: "send", ThrottleFactor: new(4)})
 		running := s.claim("w", "send", 1).Started
 		s.add(job.Params{Type: "send"}, job.Params{Type: "report", ThrottleFactor: new(4)}, job.Params{Type: "send"})
-		if s.claim("w", "send", 9); len(s.claim("w", "report", 1).Started) > 0 {
-			t.Fatal("there was room")
-		}
+		s.claim("w", "send", 9)
+		require(t, len(s.claim("w", "report", 1).Started) == 0, "there was room")
 		s.settle("w", finished, running...)
 		s.wantClaimed(1)
 		s.wantClaimed(0)

@@ -34,6 +34,20 @@ func suiteWith(t *testing.T, change func(*queue.Options), f func(s env)) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) { f(newStore(t, driver, source, change)) })
 }
 
+// countedSuite is suiteWith on connections that record what is sent; change may be nil.
+func countedSuite(t *testing.T, change func(*queue.Options), f func(s env, sent *dbtest.Sent)) {
+	t.Helper()
+	parallel(t)
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		db, sent := dbtest.Count(t, dbtest.Open(t, driver, source, "emails"), source)
+		o := options()
+		if change != nil {
+			change(&o)
+		}
+		f(openStore(t, db, o), sent)
+	})
+}
+
 // suites runs a test once for each of these changes, by name.
 func suites(t *testing.T, changes map[string]func(*queue.Options), f func(s env)) {
 	t.Helper()
@@ -158,9 +172,7 @@ func TestMoreIsHeld(t *testing.T) {
 		s.add(slices.Repeat([]job.Params{inRegion("east", 1)}, 5)...)
 		first := s.start("w1", 9)
 		candidates := s.candidates("send")
-		round := func(settle ...store.Settled) store.Done {
-			return s.doWith(candidates, "w1", 1, settle...)
-		}
+		round := func(settle ...store.Settled) store.Done { return s.doWith(candidates, "w1", 1, settle...) }
 		got := round(settled(done, first...)...)
 		ensure(s.t, slices.Equal(s.places(got.Started), []int64{3}) && got.More, "started %v, more is %v", ids(got.Started), got.More)
 		equal(s.t, s.places(round().Started), []int64{4}, "then started")
@@ -171,13 +183,8 @@ func TestMoreIsHeld(t *testing.T) {
 
 // However many jobs many groups hold, a round reads no more than it may need.
 func TestManyHeldJobs(t *testing.T) {
-	parallel(t)
 	dbtest.Long(t, "one worker has no races")
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		counted, sent := dbtest.Count(t, dbtest.Open(t, driver, source, "emails"), source)
-		o := options()
-		byRegion(0, map[string]int{"*": 1})(&o)
-		s := openStore(t, counted, o)
+	countedSuite(t, byRegion(0, map[string]int{"*": 1}), func(s env, sent *dbtest.Sent) {
 		const groups, each, times = 99, 21, 3 // 16,632
 		var args []any
 		for i := range groups * each {
@@ -197,9 +204,9 @@ func TestManyHeldJobs(t *testing.T) {
 		for range 2 { // the second time the worker knows the groups
 			r.Token, r.Settle = r.Token[1:], settled(done, jobs...)
 			cost = dbtest.Statements(sent.During(func() { jobs = s.do(r).Started }))
-			equal(t, len(jobs), groups, "started, one of each group")
+			equal(s.t, len(jobs), groups, "started, one of each group")
 		}
-		ensure(t, cost <= 30, "%d statements", cost)
+		ensure(s.t, cost <= 30, "%d statements", cost)
 	})
 }
 
@@ -350,9 +357,7 @@ func TestHeldSinceItWasRead(t *testing.T) {
 		s.add(inRegion("west", 1), inRegion("west", 1), inRegion("east", 1), inRegion("west", 1)) // 2 to 5
 		s.hire("w")
 		candidates := s.candidates("send", "report")
-		round := func(n int) []int64 {
-			return s.places(s.doWith(candidates, "w", n).Started)
-		}
+		round := func(n int) []int64 { return s.places(s.doWith(candidates, "w", n).Started) }
 		equal(t, round(1), []int64{2}, "started")
 		s.start("v", 2) // 3 and 5, and holds 4
 		s.wantState(s.nth(4), job.Initial, "throttled", 0)

@@ -345,9 +345,7 @@ func TestProceduresStartAsRounds(t *testing.T) {
 // A call ends even if all rows are locked, or there are more types than jobs.
 func TestProceduresGrabEnds(t *testing.T) {
 	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
-		if s.db.SQL.IDsByKey {
-			t.Skip("a node of a cluster passes over nothing")
-		}
+		dbtest.SkipIf(t, s.db.SQL.IDsByKey, "a node of a cluster passes over nothing")
 		s.add(make9("send")...)
 		letGo := s.held("SELECT id FROM shop_emails")
 		var types []string

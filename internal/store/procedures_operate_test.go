@@ -1,7 +1,6 @@
 package store_test
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -545,8 +544,7 @@ func TestProceduresOperateBesideRounds(t *testing.T) {
 		for _, w := range []string{"r1", "r2"} {
 			s.hire(w)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute) // a busy machine takes long
-		defer cancel()
+		ctx := dbtest.Within(t, 4*time.Minute) // a busy machine takes long
 		live := func() int {
 			return value[int](s, "SELECT COUNT(*) FROM shop_emails WHERE live = 1 AND CAST(job_key AS UNSIGNED) < ?", jobs)
 		}

@@ -30,10 +30,9 @@ func TestProceduresInATransaction(t *testing.T) {
 				conn := s.conn(begin, "INSERT INTO orders VALUES (7)")
 				conn.call("job_submit", "emails", "send", "k", nil, nil)
 				equal(t, conn.call("job_submit", "emails", "send", "taken", nil, nil)[0]["duplicate"], "1")
-				if _, err := tryOn(t.Context(), conn, "job_submit", "emails", "send", "x", nil, `{"in":"soon"}`); err == nil {
-					t.Error("no refusal")
-				}
-				_, err := tryOn(t.Context(), conn, "job_grab", "nobody", "emails", "send", 1)
+				_, err := tryOn(t.Context(), conn, "job_submit", "emails", "send", "x", nil, `{"in":"soon"}`)
+				ensure(t, err != nil, "no refusal")
+				_, err = tryOn(t.Context(), conn, "job_grab", "nobody", "emails", "send", 1)
 				ensure(t, codeOf(err) == 31005, "%v", err)
 				g := conn.call("job_grab", "w1", "emails", "send", 9)
 				require(t, len(g) == 2, "%s: %v", begin, g)

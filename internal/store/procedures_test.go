@@ -230,11 +230,10 @@ func TestProceduresLife(t *testing.T) {
 		equal(t, s.one("job_backlog", "emails", "report")["backlog"], "0", "backlog")
 		g := s.one("job_grab", "w1", "emails", "send", 5)
 		token := g["token"]
-		if diff := cmp.Diff(row{
+		diff := cmp.Diff(row{
 			"id": added["id"], "job_type": "send", "job_key": "k", "job_data": `{"a":1}`, "attempt": "0", "timeout": "120", "token": token,
-		}, g); diff != "" {
-			t.Error(diff)
-		}
+		}, g)
+		ensure(t, diff == "", "%v", diff)
 		equal(t, len(s.call("job_grab", "w1", "emails", "send", 5)), 0, "grabbed twice")
 		equal(t, s.one("job_start", "w1", "emails", g["id"], token)["attempt"], "1")
 		r := s.one("job_fail", "w1", "emails", g["id"], token, "no", nil)

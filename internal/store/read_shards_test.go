@@ -174,9 +174,8 @@ func TestStartNowDivides(t *testing.T) {
 		now(light, nil)
 		sum := 0
 		for _, of := range s.states() {
-			if sum += of.Share; of.Used > of.Share {
-				t.Errorf("%+v", of)
-			}
+			sum += of.Share
+			ensure(t, of.Used <= of.Share, "%+v", of)
 		}
 		equal(t, sum, 4, "the shards hold")
 		free := job.Params{ThrottleFactor: new(0)}

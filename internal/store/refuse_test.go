@@ -49,9 +49,8 @@ func insertOf(columns, values string) string {
 func (s env) wantRefused(id int64, reason string) {
 	s.t.Helper()
 	j := s.get(id)
-	if j.State() != job.Final || j.Status != job.StatusFailed || !strings.Contains(j.Error, reason) || j.Invalid != nil {
-		s.t.Errorf("job %d is %s, %s, with the error %q, want %q, flaw %v", id, j.State(), j.Status, j.Error, reason, j.Invalid)
-	}
+	ensure(s.t, j.State() == job.Final && j.Status == job.StatusFailed && strings.Contains(j.Error, reason) && j.Invalid == nil,
+		"job %d is %s, %s, with the error %q, want %q, flaw %v", id, j.State(), j.Status, j.Error, reason, j.Invalid)
 	s.wantHistory(id, "failed/0")
 }
 

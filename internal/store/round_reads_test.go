@@ -284,18 +284,14 @@ func TestRoundAsksOnceWhetherTheQueueIsOpen(t *testing.T) {
 		"rate":  func(o *queue.Options) { o.Rate.Starts, o.Rate.Per = 1000, 1e12 },
 	} {
 		t.Run(name, func(t *testing.T) {
-			dbtest.Each(t, func(t *testing.T, driver, source string) {
-				counted, sent := dbtest.Count(t, dbtest.Open(t, driver, source, "emails"), source)
-				o := options()
-				change(&o)
-				s := openStore(t, counted, o)
+			countedSuite(t, change, func(s env, sent *dbtest.Sent) {
 				s.hire("w")
 				s.add(make9("send")...)
 				var jobs []*job.Job
 				for range 2 {
 					texts := sent.During(func() { jobs = s.do(s.newRound("w", 3, settled(finished, jobs...)...)).Started })
 					n := strings.Count(strings.Join(texts, ";"), "paused ")
-					ensure(t, n == 1 && len(jobs) == 3, "%d were started by a round that asks %d times", len(jobs), n)
+					ensure(s.t, n == 1 && len(jobs) == 3, "%d were started by a round that asks %d times", len(jobs), n)
 				}
 			})
 		})
@@ -341,37 +337,24 @@ func TestDiscardingCostsNoRoundTrip(t *testing.T) {
 		want := map[time.Duration]int{0: 9, queue.DiscardAtOnce: 5}[keep]
 		ensure(t, n == want && len(got.Started) == 3 && len(got.Lost) == 0, "%d jobs are left, want %d; the round: %+v", n, want, got)
 	}
-	if trips[0] != trips[1] && !onCluster {
-		t.Errorf("%d round trips, but %d where jobs are discarded", trips[0], trips[1])
-	}
+	ensure(t, trips[0] == trips[1] || onCluster, "%d round trips, but %d where jobs are discarded", trips[0], trips[1])
 }
 
 // The cost of writing jobs' groups doesn't grow quadratically.
 func TestGroupsAreWrittenInParts(t *testing.T) {
-	parallel(t)
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		counted, sent := dbtest.Count(t, dbtest.Open(t, driver, source, "emails"), source)
-		o := options()
-		byRegion(0, map[string]int{"*": 150})(&o)
-		s := openStore(t, counted, o)
-		var jobs []job.Params
-		for range 400 {
-			jobs = append(jobs, inRegion("east", 1))
-		}
-		s.add(jobs...)
+	countedSuite(t, byRegion(0, map[string]int{"*": 150}), func(s env, sent *dbtest.Sent) {
+		s.add(slices.Repeat([]job.Params{inRegion("east", 1)}, 400)...)
 		s.hire("w")
-		texts := sent.During(func() {
-			equal(t, len(s.do(s.newRound("w", 300)).Started), 150, "started")
-		})
+		texts := sent.During(func() { equal(s.t, len(s.do(s.newRound("w", 300)).Started), 150, "started") })
 		for _, text := range texts {
 			for statement := range strings.SplitSeq(text, ";") {
 				n := strings.Count(statement, " WHEN ")
-				ensure(t, n <= 50, "a statement for the groups of %d jobs", n)
+				ensure(s.t, n <= 50, "a statement for the groups of %d jobs", n)
 			}
 		}
 		n := value[int](s, "SELECT COUNT(*) FROM shop_emails WHERE throttle_group = 'data.to.region=east'")
-		c := must[admin.Counts](t)(s.Counts(t.Context()))
-		ensure(t, n == 400 && c.Held == 250 && c.Running == 150, "%d have their groups: %+v", n, c)
+		c := must[admin.Counts](s.t)(s.Counts(s.t.Context()))
+		ensure(s.t, n == 400 && c.Held == 250 && c.Running == 150, "%d have their groups: %+v", n, c)
 	})
 }
 

@@ -152,8 +152,7 @@ func mysqlSuite(t *testing.T, change func(*queue.Options), f func(s env)) {
 // quick does a round that has no time to wait for another transaction.
 func (s env) quick(r store.Round) store.Done {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), 10*time.Second)
-	defer cancel()
+	ctx := dbtest.Within(s.t, 10*time.Second)
 	return must[store.Done](s.t)(s.round(ctx, r))
 }
 
@@ -235,9 +234,7 @@ func TestCandidatesComeBackToTheHead(t *testing.T) {
 	suite(t, func(s env) {
 		s.hire("w")
 		candidates := s.candidates("send", "report")
-		one := func() []int64 {
-			return s.places(s.doWith(candidates, "w", 1).Started)
-		}
+		one := func() []int64 { return s.places(s.doWith(candidates, "w", 1).Started) }
 		s.add(job.Params{Type: "send"}, job.Params{Type: "report"}, job.Params{Type: "send"})
 		var got []int64
 		got = append(got, one()...)
@@ -297,10 +294,7 @@ func TestRateAfterTheClockWasPutBack(t *testing.T) {
 		s.exec("UPDATE shop_shards SET starts = ? WHERE queue = 'emails'", fmt.Sprintf(`{"%d":2}`, later.UnixMicro()))
 		got := s.do(s.newRound("w", 2))
 		ensure(t, len(got.Started) == 0 && got.RateFor <= 1100*time.Millisecond, "at first: %+v", got)
-		deadline := time.Now().Add(10 * time.Second)
-		for started := 0; started == 0; started = len(s.do(s.newRound("w", 2)).Started) {
-			require(t, !time.Now().After(deadline), "nothing is started any more")
-		}
+		dbtest.Eventually(s.t, "a start", func() bool { return len(s.do(s.newRound("w", 2)).Started) > 0 })
 	})
 }
 
@@ -394,8 +388,7 @@ func (s env) sent(like string) <-chan struct{} {
 func (s env) waitsForItsTurn() {
 	s.t.Helper()
 	query := "SELECT EXISTS (SELECT 1 FROM information_schema.processlist WHERE db = DATABASE() AND info LIKE CONCAT('%turn = ', 'turn _ 1000000000%'))"
-	ctx, cancel := context.WithTimeout(s.t.Context(), 10*time.Second)
-	defer cancel()
+	ctx := dbtest.Within(s.t, 10*time.Second)
 	for waits := false; !waits; {
 		must[any](s.t)(nil, s.db.SQL.GetContext(ctx, &waits, query))
 	}

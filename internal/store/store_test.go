@@ -147,9 +147,8 @@ func (s env) wantRan(id, ms int64) {
 	s.t.Helper()
 	n := 0
 	must[any](s.t)(nil, activity.New(s.db).Find(s.t.Context(), activity.Filter{JobID: id, State: activity.Error}, func(e activity.Entry) error {
-		if n++; e.RunMS != ms {
-			s.t.Errorf("it ran %d ms, want %d", e.RunMS, ms)
-		}
+		n++
+		ensure(s.t, e.RunMS == ms, "it ran %d ms, want %d", e.RunMS, ms)
 		return nil
 	}))
 	equal(s.t, n, 1, "attempts ended in an error")
@@ -282,9 +281,8 @@ func (s env) wantHistory(id int64, want string) {
 func (s env) wantState(id int64, state job.State, status job.Status, attempt int) *job.Job {
 	s.t.Helper()
 	j := s.get(id)
-	if j.State() != state || j.Status != status || j.Attempt != attempt {
-		s.t.Errorf("job %d is %s, %s, attempt %d; want %s, %s, attempt %d", id, j.State(), j.Status, j.Attempt, state, status, attempt)
-	}
+	ensure(s.t, j.State() == state && j.Status == status && j.Attempt == attempt,
+		"job %d is %s, %s, attempt %d; want %s, %s, attempt %d", id, j.State(), j.Status, j.Attempt, state, status, attempt)
 	return j
 }
 
@@ -381,9 +379,7 @@ func TestEnqueueTxOnTheApplicationsConnection(t *testing.T) {
 }
 
 // Rounds of several workers, and two parallel rounds of one worker, which share their candidates.
-func TestRoundsShareNothing(t *testing.T) {
-	suite(t, roundsShareNothing)
-}
+func TestRoundsShareNothing(t *testing.T) { suite(t, roundsShareNothing) }
 
 func TestRoundsThatTakeTurnsShareNothing(t *testing.T) {
 	suiteWith(t, byRegion(0, map[string]int{"*": 30}), roundsShareNothing)

@@ -37,8 +37,7 @@ func (s env) waits(id int64) <-chan waited {
 // looks waits until a waiter for a job has looked at it n more times.
 func looks(t *testing.T, sent *dbtest.Sent, n int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx := dbtest.Within(t, time.Minute)
 	for seen := 0; seen < n; {
 		require(t, ctx.Err() == nil, "looked at %d times", seen)
 		for _, text := range sent.During(func() { <-time.After(time.Millisecond) }) {
@@ -78,26 +77,20 @@ func TestWait(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dbtest.Each(t, func(t *testing.T, driver, source string) {
-				counted, sent := dbtest.Count(t, dbtest.Open(t, driver, source, "emails"), source)
-				o := options()
-				if test.change != nil {
-					test.change(&o)
-				}
-				s := openStore(t, counted, o)
+			countedSuite(t, test.change, func(s env, sent *dbtest.Sent) {
 				s.add(job.Params{Type: "send"})
 				j := s.start("w", 1)[0]
 				got := s.waits(j.ID)
-				looks(t, sent, 2)
+				looks(s.t, sent, 2)
 				test.meanwhile(s, j)
 				end := <-got
 				switch kind, _ := schema.Diagnose(end.err); {
 				case test.err != nil, test.trouble != schema.NoTrouble:
-					ensure(t, kind == test.trouble && (test.err == nil || errors.Is(end.err, test.err)), "the error is %v", end.err)
+					ensure(s.t, kind == test.trouble && (test.err == nil || errors.Is(end.err, test.err)), "the error is %v", end.err)
 				case end.err != nil:
-					t.Error(end.err)
+					s.t.Error(end.err)
 				case end.job.State() != job.Final, end.job.Error != test.want, end.job.ID != j.ID:
-					t.Errorf("it is %+v", end.job)
+					s.t.Errorf("it is %+v", end.job)
 				}
 			})
 		})
@@ -132,18 +125,14 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 
 // Many long waits cost the database about one look a second each.
 func TestWaitLooksSeldom(t *testing.T) {
-	parallel(t)
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		counted, sent := dbtest.Count(t, dbtest.Open(t, driver, source, "emails"), source)
-		s := openStore(t, counted, options())
+	countedSuite(t, nil, func(s env, sent *dbtest.Sent) {
 		s.add(job.Params{Type: "send"})
 		looks := sent.During(func() {
-			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-			defer cancel()
+			ctx := dbtest.Within(s.t, 3*time.Second)
 			_, _ = s.Wait(ctx, 1)
 		})
 		n := len(looks)
-		ensure(t, n >= 3 && n <= 10, "it looked %d times in 3 seconds", n)
+		ensure(s.t, n >= 3 && n <= 10, "it looked %d times in 3 seconds", n)
 	})
 }
 
@@ -155,8 +144,7 @@ func TestWaitOutlastsTheDatabase(t *testing.T) {
 		running := s.start("w", 1)
 		cut()
 		got := s.waits(1)
-		ctx, cancel := context.WithTimeout(s.t.Context(), time.Second)
-		defer cancel()
+		ctx := dbtest.Within(s.t, time.Second)
 		_, err := s.Wait(ctx, 1)
 		kind, _ := schema.Diagnose(err)
 		ensure(s.t, errors.Is(err, context.DeadlineExceeded) && kind == schema.TryLater, "while it is away: %v", err)

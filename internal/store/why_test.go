@@ -155,9 +155,7 @@ func TestWhyOfFullHosts(t *testing.T) {
 func TestWhyOfAHeldRow(t *testing.T) {
 	parallel(t)
 	s := openStore(t, dbtest.Open(t, "mysql", dbtest.MySQL(t), "emails"), options())
-	if s.db.SQL.IDsByKey {
-		t.Skip("a node of a cluster can't be asked who holds a row")
-	}
+	dbtest.SkipIf(t, s.db.SQL.IDsByKey, "a node of a cluster can't be asked who holds a row")
 	added := s.add(job.Params{Type: "send"}, job.Params{Type: "send"})
 	s.hire("w")
 	s.exec("UPDATE shop_workers SET heartbeat = '2036-01-01 00:00:00'")

@@ -112,7 +112,7 @@ func TestReasonAmongOtherLines(t *testing.T) {
 		crashed = false
 	)
 	many := strings.Repeat("one more\n", 20)
-	tests := []struct {
+	for _, tt := range []struct {
 		name, output string
 		chose        bool
 		want         string
@@ -134,8 +134,7 @@ func TestReasonAmongOtherLines(t *testing.T) {
 		{"logged by Ruby", record(t, "multiline.rb") + "gone\n", chose, "gone"},
 		{"a reply", record(t, "uncaught.js") + `{"error":"{\"a\":1}"}`, crashed, `{"error":"{\"a\":1}"}`},
 		{"nothing", "", crashed, ""},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := reason(tt.output, tt.chose)
 			dbtest.Ensure(t, strings.HasPrefix(got, tt.want) && (len(got) <= len(tt.want) || tt.name == "windows"), "got\n%s\nwant\n%s", got, tt.want)

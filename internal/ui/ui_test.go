@@ -50,6 +50,13 @@ func open(t *testing.T, o ui.Options) *desk {
 	return openOn(t, db, q, o)
 }
 
+// entered starts such a server beside other tests, and lets its browser in.
+func entered(t *testing.T) *desk {
+	t.Helper()
+	t.Parallel()
+	return open(t, ui.Options{}).enter()
+}
+
 func openOn(t testing.TB, db *schema.DB, q *queue.Queue, o ui.Options) *desk {
 	t.Helper()
 	i := instanceOn(t, db, q)
@@ -173,8 +180,7 @@ func (d *desk) add(p ...job.Params) (ids []int64) {
 
 func (d *desk) exec(statement string, args ...any) {
 	d.t.Helper()
-	_, err := d.db.SQL.ExecContext(d.t.Context(), statement, args...)
-	dbtest.OK(d.t, err)
+	dbtest.Must(d.db.SQL.ExecContext(d.t.Context(), statement, args...))(d.t)
 }
 
 // fail makes jobs failed.
@@ -249,8 +255,7 @@ func answered(t *testing.T, r *http.Request, cookies ...*http.Cookie) int {
 }
 
 func TestOtherOrigins(t *testing.T) {
-	t.Parallel()
-	d := open(t, ui.Options{}).enter()
+	d := entered(t)
 	id := d.add(job.Params{Type: "send"})[0]
 	form := url.Values{"do": {"cancel"}, "id": {fmt.Sprint(id)}}
 	asked := d.do(http.MethodPost, "/queues/emails/jobs", form, "Origin", d.url)
@@ -295,8 +300,7 @@ func TestHosts(t *testing.T) {
 
 // TestBack: a form's address to come back to is one of this server.
 func TestBack(t *testing.T) {
-	t.Parallel()
-	d := open(t, ui.Options{}).enter()
+	d := entered(t)
 	id := d.add(job.Params{Type: "send"})[0]
 	for back, want := range map[string]string{
 		"/queues/emails?status=due&type=a%20b": "/queues/emails?status=due&type=a%20b", "": "/", "queues": "/", "//evil.example": "/", "https://evil.example": "/",
@@ -333,8 +337,7 @@ func TestReadOnly(t *testing.T) {
 
 // TestFailuresThatMatch: an age is one from now, and the buttons are for the jobs that match.
 func TestFailuresThatMatch(t *testing.T) {
-	t.Parallel()
-	d := open(t, ui.Options{}).enter()
+	d := entered(t)
 	ids := d.add(job.Params{Type: "send"}, job.Params{Type: "send"})
 	d.fail("can't reach 10.0.0.1", ids[0])
 	d.fail("can't reach 10.0.0.2", ids[1])
@@ -344,15 +347,12 @@ func TestFailuresThatMatch(t *testing.T) {
 
 	const lately = "/failures?since=3s"
 	dbtest.Ensure(t, strings.Contains(d.get(lately).text, ">2 jobs</a>"), "they have failed lately")
-	for until := time.Now().Add(time.Minute); !strings.Contains(d.get(lately).text, "No job has failed"); time.Sleep(time.Second) {
-		dbtest.Require(t, time.Now().Before(until), "a page of old failures stays")
-	}
+	dbtest.Eventually(t, "old failures are gone", func() bool { return strings.Contains(d.get(lately).text, "No job has failed") })
 }
 
 // TestOlderActivity: pages have all entries, also if hundreds have one time.
 func TestOlderActivity(t *testing.T) {
-	t.Parallel()
-	d := open(t, ui.Options{}).enter()
+	d := entered(t)
 	dbtest.Must(d.q.EnqueueMany(t.Context(), slices.Repeat([]job.Params{{Type: "send"}}, 250)))(t)
 	seen := map[string]bool{}
 	for path, pages := "/activity", 0; path != ""; pages++ {
@@ -403,8 +403,7 @@ func TestProxy(t *testing.T) {
 }
 
 func TestNoSuchThing(t *testing.T) {
-	t.Parallel()
-	d := open(t, ui.Options{}).enter()
+	d := entered(t)
 	id := d.add(job.Params{Type: "send"})[0]
 	one := fmt.Sprint("/queues/emails/jobs/", id)
 	for path, status := range map[string]int{
@@ -446,8 +445,7 @@ func TestNoSuchThing(t *testing.T) {
 
 // TestDownloads: a text of a job is a file, which no browser runs.
 func TestDownloads(t *testing.T) {
-	t.Parallel()
-	d := open(t, ui.Options{}).enter()
+	d := entered(t)
 	data := "<script>alert(1)</script>\r\n" + strings.Repeat("x", 100_000)
 	id := d.add(job.Params{Type: "send", Data: data})[0]
 	d.fail("<b>no</b>", id)
@@ -461,8 +459,7 @@ func TestDownloads(t *testing.T) {
 
 // TestActions: what a person asks for happens, and the page says what didn't.
 func TestActions(t *testing.T) {
-	t.Parallel()
-	d := open(t, ui.Options{}).enter()
+	d := entered(t)
 	const jobs = "/queues/emails/jobs"
 	ids := d.add(slices.Repeat([]job.Params{{Type: "send"}}, 7)...)
 	some := func(n ...int) (list []string) {
@@ -509,8 +506,7 @@ func TestActions(t *testing.T) {
 
 // TestFailuresByHour: each kind of failure has a chart of the last week by hours.
 func TestFailuresByHour(t *testing.T) {
-	t.Parallel()
-	d := open(t, ui.Options{}).enter()
+	d := entered(t)
 	hour := time.Now().UTC().Truncate(time.Hour)
 	for n, at := range []time.Time{hour.Add(-30 * time.Hour), hour.Add(-20 * time.Hour), hour.Add(-20*time.Hour + time.Minute), hour.Add(-200 * time.Hour)} {
 		id := d.add(job.Params{Type: "send"})[0]
@@ -524,8 +520,7 @@ func TestFailuresByHour(t *testing.T) {
 }
 
 func TestEnqueue(t *testing.T) {
-	t.Parallel()
-	d := open(t, ui.Options{}).enter()
+	d := entered(t)
 	form := url.Values{"queue": {"emails"}, "type": {"send"}, "key": {"k"}, "data": {`{"a": 1}`}, "priority": {"7"}, "at": {"2100-01-01 10:00"}}
 	a := d.do(http.MethodPost, "/enqueue", form)
 	dbtest.Same(t, a.Header.Get("Location"), "/queues/emails/jobs/1")
@@ -556,8 +551,7 @@ func TestEnqueue(t *testing.T) {
 
 // TestDue: a retry whose time has come is due, though no tick has made it available yet.
 func TestDue(t *testing.T) {
-	t.Parallel()
-	d := open(t, ui.Options{}).enter()
+	d := entered(t)
 	id := d.add(job.Params{Type: "send", At: time.Now().Add(time.Hour)})[0]
 	dbtest.Ensure(t, strings.Contains(d.get("/queues/emails").text, `<span class="badge scheduled">scheduled</span>`), "the list doesn't say that it is scheduled")
 	dbtest.OK(t, admin.Of(d.q).Reschedule(t.Context(), id, admin.RescheduleOptions{At: time.Now().Add(200 * time.Millisecond)}))
@@ -569,8 +563,7 @@ func TestDue(t *testing.T) {
 
 // TestListOfRunning: a list renews itself while a job runs, because the activity says nothing of progress.
 func TestListOfRunning(t *testing.T) {
-	t.Parallel()
-	d := open(t, ui.Options{}).enter()
+	d := entered(t)
 	id := d.add(job.Params{Type: "send"})[0]
 	for _, c := range []struct{ status, every string }{{"available", ""}, {"running", ` data-every="4000"`}} {
 		d.exec("UPDATE shop_emails SET status = ? WHERE id = ?", c.status, id)
@@ -580,8 +573,7 @@ func TestListOfRunning(t *testing.T) {
 
 // TestReplacedFile: nothing is read from a file that another one has replaced, or added to it.
 func TestReplacedFile(t *testing.T) {
-	t.Parallel()
-	d := open(t, ui.Options{}).enter()
+	d := entered(t)
 	dbtest.OK(t, os.Rename(d.file, d.file+".old"))
 	for range 2 {
 		dbtest.Same(t, d.get("/queues/emails").StatusCode, http.StatusGone)
@@ -595,8 +587,7 @@ func TestReplacedFile(t *testing.T) {
 // TestPages: each job that stays as it is comes on one page, whatever its status.
 func TestPages(t *testing.T) {
 	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		db := dbtest.Open(t, driver, source, "emails")
+	dbtest.EachOpen(t, func(t *testing.T, db *schema.DB) {
 		q := dbtest.Must(queue.New(db, queue.Options{Name: "emails"}))(t)
 		const jobs = 10_000
 		statuses := []string{"available", "submitted", "scheduled", "throttled", "locked", "running", "answered", "deciding", "awaiting", "undecided", "finished", "failed", "closed"}
@@ -652,7 +643,7 @@ func TestPages(t *testing.T) {
 		dbtest.Same(t, sum, jobs)
 		_, err := admin.Of(q).Page(t.Context(), admin.Filter{Status: admin.Due, Limit: 1}, admin.PageOptions{After: "x"})
 		dbtest.Ensure(t, errors.Is(err, admin.ErrPage), "%v", err)
-	})
+	}, "emails")
 }
 
 // TestBase: a proxy has the pages below a path, whether or not it takes the path away. Anybody may ask whether the database answers.
@@ -685,8 +676,7 @@ func TestBase(t *testing.T) {
 
 // TestSmallPages: pages are compressed, and a file is sent once.
 func TestSmallPages(t *testing.T) {
-	t.Parallel()
-	d := open(t, ui.Options{}).enter()
+	d := entered(t)
 	r := dbtest.Must(http.NewRequestWithContext(t.Context(), http.MethodGet, d.url+"/files/ui.js", nil))(t)
 	a := dbtest.Must(http.DefaultClient.Do(r))(t) // which asks for gzip, and needs no cookie
 	dbtest.OK(t, a.Body.Close())
@@ -698,8 +688,7 @@ func TestSmallPages(t *testing.T) {
 
 // TestFind: a text in the data of any job is found, and what the search has passed is told.
 func TestFind(t *testing.T) {
-	t.Parallel()
-	d := open(t, ui.Options{}).enter()
+	d := entered(t)
 	ids := d.add(job.Params{Type: "send", Key: "order-7", Data: `{"to": "ann@example.org"}`}, job.Params{Type: "send", Key: "order-8"})
 	d.fail("554 relay access denied", ids[1])
 	for text, want := range map[string]string{"ann@example.org": "order-7", "order-8": "order-8", "RELAY": "order-8", "emails/1": "order-7", "1": "order-7"} {
@@ -713,8 +702,7 @@ func TestFind(t *testing.T) {
 
 // TestCauses: one cause of two types is one card, and one question with the error.
 func TestCauses(t *testing.T) {
-	t.Parallel()
-	d := open(t, ui.Options{}).enter()
+	d := entered(t)
 	d.fail("send: 554 relay access denied", d.add(job.Params{Type: "send"}, job.Params{Type: "send"})...)
 	d.fail("digest: 554 relay access denied", d.add(job.Params{Type: "digest"})...)
 	page := d.get("/failures").text
@@ -740,8 +728,7 @@ func TestCauses(t *testing.T) {
 
 // TestBadNews: what was refused isn't told like a success, and what somebody typed stays.
 func TestBadNews(t *testing.T) {
-	t.Parallel()
-	d := open(t, ui.Options{}).enter()
+	d := entered(t)
 	id := fmt.Sprint(d.add(job.Params{Type: "send"})[0])
 	page := "/queues/emails/jobs/" + id
 	for name, form := range map[string]url.Values{
@@ -772,8 +759,7 @@ func TestBadNews(t *testing.T) {
 
 // TestFarMatch: a list goes on for a while until it has found something, and says among how many jobs it has searched.
 func TestFarMatch(t *testing.T) {
-	t.Parallel()
-	d := open(t, ui.Options{}).enter()
+	d := entered(t)
 	dbtest.Must(d.q.EnqueueMany(t.Context(), slices.Repeat([]job.Params{{Type: "send"}}, 3_000)))(t)
 	d.exec("UPDATE shop_emails SET status = 'failed', wake_time = NULL, attempt = 1, error = CASE WHEN id > 3 THEN 'exit status 1' ELSE 'needle' END")
 	far := func(found time.Duration) string {
@@ -787,8 +773,7 @@ func TestFarMatch(t *testing.T) {
 
 // TestQuestion: a question names one job by its type and key, and the filter of all that match.
 func TestQuestion(t *testing.T) {
-	t.Parallel()
-	d := open(t, ui.Options{}).enter()
+	d := entered(t)
 	ids := d.add(job.Params{Type: "send", Key: "order-7"}, job.Params{Type: "send", Key: "order-8"})
 	ask := func(form url.Values) string {
 		t.Helper()
@@ -805,8 +790,7 @@ func TestQuestion(t *testing.T) {
 
 // TestKeptFilter: a wrong value of a filter is told above the form, which keeps what was typed.
 func TestKeptFilter(t *testing.T) {
-	t.Parallel()
-	d := open(t, ui.Options{}).enter()
+	d := entered(t)
 	d.add(job.Params{Type: "send"})
 	for path, kept := range map[string]string{
 		"/queues/emails?since=foo&key=order-7": `name="key" value="order-7"`, "/queues/emails?since=foo&status=due": `name="since" value="foo"`,
@@ -821,8 +805,7 @@ func TestKeptFilter(t *testing.T) {
 
 // TestWorkersAndJobs: a running job leads to its worker, and the worker to its running jobs.
 func TestWorkersAndJobs(t *testing.T) {
-	t.Parallel()
-	d := open(t, ui.Options{}).enter()
+	d := entered(t)
 	ids := d.add(job.Params{Type: "send", Key: "order-7"}, job.Params{Type: "send"})
 	const worker = "0f8fad5b-d9cb-469f-a165-70867728950e"
 	d.exec("UPDATE shop_emails SET status = 'running', attempt = 1, worker_id = ? WHERE id = ?", worker, ids[0])
@@ -838,8 +821,7 @@ func TestWorkersAndJobs(t *testing.T) {
 
 // TestUntil: pages with numbers say until when those are, and have the first ones at once.
 func TestUntil(t *testing.T) {
-	t.Parallel()
-	d := open(t, ui.Options{}).enter()
+	d := entered(t)
 	hour := time.Now().UTC().Add(-5 * time.Minute).Truncate(time.Hour).Add(-time.Hour) // the last complete one
 	d.exec("INSERT INTO shop_activity (at, kind, state, queue, job_id, job_type) VALUES (?, 'job', 'added', 'emails', 1, 'send')", hour.Format("2006-01-02 15:04:05.000000"))
 	for _, state := range []string{"starting", "failed", "finished"} {
@@ -850,18 +832,13 @@ func TestUntil(t *testing.T) {
 		dbtest.Ensure(t, strings.Contains(d.get(path).text, first), "%s", path)
 	}
 	since := hour.Add(time.Hour).Format("2006-01-02T15:04:05Z")
-	for until := time.Now().Add(20 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+	dbtest.Eventually(t, "the first hour's figures", func() bool {
 		page := d.get("/").text
-		if strings.Contains(page, ">50 %</td>") && strings.Contains(page, "Errors, lately") && strings.Contains(page, since) {
-			break
-		}
-		dbtest.Require(t, time.Now().Before(until), "the first hour's figures: %s", page)
-	}
+		return strings.Contains(page, ">50 %</td>") && strings.Contains(page, "Errors, lately") && strings.Contains(page, since)
+	})
 	dbtest.Ensure(t, strings.Contains(d.get("/wall").text, "finished, since <time"), "the wall")
 	dbtest.Must(monitor.New(d.db).Aggregate(t.Context(), hour, monitor.AggregateOptions{}))(t)
-	for until := time.Now().Add(20 * time.Second); strings.Contains(d.get("/metrics").text, first); time.Sleep(100 * time.Millisecond) {
-		dbtest.Require(t, time.Now().Before(until), "the first hour isn't shown")
-	}
+	dbtest.Eventually(t, "the first hour is shown", func() bool { return !strings.Contains(d.get("/metrics").text, first) })
 	for _, path := range []string{"/metrics", "/queues/emails/types?type=send"} {
 		page := d.get(path).text
 		dbtest.Ensure(t, regexp.MustCompile(`Until <time datetime="`+hour.Add(time.Hour).Format("2006-01-02T15:04:05Z")+`"[^>]*>[^<]*</time>, measured <time `).MatchString(page), "%s: %.6000s", path, page)
@@ -870,8 +847,7 @@ func TestUntil(t *testing.T) {
 
 // TestClosedWindow: a job that waits for its window is not told to run now.
 func TestClosedWindow(t *testing.T) {
-	t.Parallel()
-	d := open(t, ui.Options{}).enter()
+	d := entered(t)
 	at := time.Now().UTC().Add(12 * time.Hour)
 	windows := dbtest.Must(job.ParseWindows([]string{at.Format("15:04") + "-" + at.Add(time.Hour).Format("15:04")}))(t)
 	id := fmt.Sprint(d.add(job.Params{Type: "send", Windows: &windows})[0])

@@ -1,7 +1,6 @@
 package workers
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"testing"
@@ -70,8 +69,7 @@ func TestPurgeWaitsForNobody(t *testing.T) {
 	defer func() { _ = open.Rollback() }()
 	dbtest.Must(open.ExecContext(t.Context(), "INSERT INTO "+r.db.Workers()+" (id, host, pid, state, start_time, heartbeat, lock_until)"+
 		" VALUES ('new', 'h', 1, 'working', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6))"))(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
+	ctx := dbtest.Within(t, 10*time.Second)
 	n, err := r.Purge(ctx, activity.PurgeOptions{Before: purgeHour.Add(time.Hour)})
 	dbtest.Ensure(t, err == nil && n == 1, "%d workers, %v", n, err)
 }

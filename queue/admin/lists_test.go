@@ -1,7 +1,6 @@
 package admin_test
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -103,8 +102,7 @@ func TestListsReadLittle(t *testing.T) {
 // TestFindText: a search finds an id, a key and texts in each column, the newest first over all queues, in parts.
 func TestFindText(t *testing.T) {
 	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		db := dbtest.Open(t, driver, source, "emails", "bills")
+	dbtest.EachOpen(t, func(t *testing.T, db *schema.DB) {
 		queues := []*queue.Queue{dbtest.Must(queue.New(db, queue.Options{Name: "emails"}))(t), dbtest.Must(queue.New(db, queue.Options{Name: "bills"}))(t)}
 		var at time.Time
 		add := func(n int, key, data string) {
@@ -155,14 +153,13 @@ func TestFindText(t *testing.T) {
 		}
 		_, err := admin.Find(t.Context(), queues, admin.Search{Text: "x", After: "nonsense"})
 		dbtest.Ensure(t, err != nil, "it goes on after nonsense")
-	})
+	}, "emails", "bills")
 }
 
 // TestCauses: errors that differ in names and numbers only are one cause of several kinds, and the count is right when it is done.
 func TestCauses(t *testing.T) {
 	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		db := dbtest.Open(t, driver, source, "emails", "bills")
+	dbtest.EachOpen(t, func(t *testing.T, db *schema.DB) {
 		var queues []*queue.Queue
 		now := dbtest.Must(db.SQL.Clock(t.Context()))(t)
 		for n, name := range []string{"emails", "bills"} {
@@ -179,9 +176,7 @@ func TestCauses(t *testing.T) {
 		for done, n := false, 0; !done; n++ {
 			_, jobs, all := g.Causes()
 			dbtest.Ensure(t, !all && jobs < 700, "%d jobs after %d steps", jobs, n)
-			var err error
-			done, err = g.GoOn(t.Context(), time.Nanosecond)
-			dbtest.OK(t, err)
+			done = dbtest.Must(g.GoOn(t.Context(), time.Nanosecond))(t)
 		}
 		causes, jobs, done := g.Causes()
 		dbtest.Ensure(t, done && jobs == 700 && len(causes) == 2, "%d jobs, %+v", jobs, causes)
@@ -192,14 +187,13 @@ func TestCauses(t *testing.T) {
 			n, next, err := of.Count(t.Context(), by, admin.PageOptions{Within: time.Minute})
 			dbtest.Ensure(t, n == k.Jobs && next == "" && err == nil && k.Jobs == 300, "%d of %+v, %q, %v", n, k, next, err)
 		}
-	})
+	}, "emails", "bills")
 }
 
 // TestOperatorsLeaveTraces: the activity says who did what, to how many.
 func TestOperatorsLeaveTraces(t *testing.T) {
 	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		db := dbtest.Open(t, driver, source, "emails")
+	dbtest.EachOpen(t, func(t *testing.T, db *schema.DB) {
 		q := dbtest.Must(queue.New(db, queue.Options{Name: "emails"}))(t)
 		now := dbtest.Must(db.SQL.Clock(t.Context()))(t)
 		insert(t, db, "send", "failed", now, 3, 0)
@@ -227,16 +221,14 @@ job rescheduled 4 by anna
 job cancelled 5 by anna
 queue paused 0 by anna
 queue resumed 0 NONE`, added[0].ID))
-	})
+	}, "emails")
 }
 
 // TestListsJumpOverGaps: a gap in the ids costs no time, in a list, a page and a search.
 func TestListsJumpOverGaps(t *testing.T) {
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		db := dbtest.Open(t, driver, source, "emails")
+	dbtest.EachOpen(t, func(t *testing.T, db *schema.DB) {
 		q := dbtest.Must(queue.New(db, queue.Options{Name: "emails"}))(t)
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-		defer cancel()
+		ctx := dbtest.Within(t, 20*time.Second)
 		var want []int64
 		for range 2 {
 			added := dbtest.Must(q.Enqueue(ctx, job.Params{Type: "send", Data: "text"}))(t)
@@ -251,5 +243,5 @@ func TestListsJumpOverGaps(t *testing.T) {
 		dbtest.Ensure(t, n == 2 && next == "", "counted %d, next %q", n, next)
 		found := dbtest.Must(admin.Find(ctx, []*queue.Queue{q}, admin.Search{Text: "tex", Within: 10 * time.Second}))(t)
 		dbtest.Ensure(t, len(found.Hits) == 2 && found.Next == "", "%+v", found)
-	})
+	}, "emails")
 }

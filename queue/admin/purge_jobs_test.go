@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -135,8 +134,7 @@ func TestPurgeWaitsForNobody(t *testing.T) {
 	defer func() { _ = tx.Rollback() }()
 	dbtest.Must(tx.ExecContext(t.Context(), "UPDATE "+q.s.Table()+" "+q.s.DB().SQL.ByID+" SET status = 'locked' WHERE state = 'initial'"))(t)
 	dbtest.Must(tx.ExecContext(t.Context(), "INSERT INTO "+q.s.Table()+" (job_type) VALUES ('new')"))(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
+	ctx := dbtest.Within(t, 10*time.Second)
 	finished, _, err := q.Purge(ctx, PurgeOptions{})
 	dbtest.Ensure(t, err == nil && finished == 50, "%d purged, %v", finished, err)
 }

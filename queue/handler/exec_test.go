@@ -87,7 +87,7 @@ func TestExecCannotStart(t *testing.T) {
 	plain := filepath.Join(dir, "plain")
 	dbtest.OK(t, os.WriteFile(plain, []byte("#!/bin/sh\n"), 0o600))
 	dbtest.OK(t, os.WriteFile(filepath.Join(dir, "windows"), []byte("#!/bin/sh\r\n"), 0o700))
-	tests := []struct {
+	for _, tt := range []struct {
 		name string
 		exec *handler.Exec
 		want string
@@ -106,8 +106,7 @@ func TestExecCannotStart(t *testing.T) {
 			"no guard", &handler.Exec{Program: handler.Program{Argv: []string{"sh"}, Guard: handler.NewGuard([]string{plain}, "w", 0)}},
 			"start the guard: fork/exec " + plain + ": permission denied",
 		},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := tt.exec.Handle(t.Context(), testJob())
 			dbtest.Ensure(t, got.Verdict == job.TryAgain && got.Error == tt.want, "%s %q, want %q", got.Verdict, got.Error, tt.want)
@@ -203,9 +202,8 @@ func TestExecLongOutput(t *testing.T) {
 	note, rest, _ := strings.Cut(got.Output, "\n")
 	want := fmt.Sprintf("[%d bytes cut]", size+len("\nlast\n")-kept)
 	dbtest.Ensure(t, note == want, "note %q, want %q", note, want)
-	if len(rest) != kept || !strings.HasSuffix(rest, "x\nlast\n") || got.Error != "exit status 3: last" {
-		t.Errorf("%d bytes that end in %q, error %q", len(rest), rest[max(0, len(rest)-10):], got.Error)
-	}
+	dbtest.Ensure(t, len(rest) == kept && strings.HasSuffix(rest, "x\nlast\n") && got.Error == "exit status 3: last",
+		"%d bytes that end in %q, error %q", len(rest), rest[max(0, len(rest)-10):], got.Error)
 
 	// what just fits isn't cut, and no rune is split
 	for _, n := range []int{kept - 1, kept, kept + 1, 2 * kept, 2*kept + 1} {
@@ -216,9 +214,8 @@ func TestExecLongOutput(t *testing.T) {
 	}
 
 	got = sh(fmt.Sprintf(`head -c %d /dev/zero | tr '\0' x; exit 3`, 600)).Handle(t.Context(), testJob())
-	if want := "exit status 3: " + strings.Repeat("x", 500) + "…"; got.Error != want {
-		t.Errorf("error %q", got.Error)
-	}
+	want = "exit status 3: " + strings.Repeat("x", 500) + "…"
+	dbtest.Ensure(t, got.Error == want, "error %q", got.Error)
 }
 
 // TestExecOutputInTime: more than a pipe holds, before and after the reader begins; slow output; output closed early.
@@ -235,13 +232,9 @@ func TestExecOutputInTime(t *testing.T) {
 }
 
 func TestExecLeaksNoFile(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("needs /proc")
-	}
+	dbtest.SkipIf(t, runtime.GOOS != "linux", "needs /proc")
 	guard := handler.NewGuard(guardArgv(), newWorkerID(), time.Second)
-	defer func() {
-		dbtest.Same(t, guard.Close(), nil)
-	}()
+	defer func() { dbtest.Same(t, guard.Close(), nil) }()
 	e := &handler.Exec{Program: handler.Program{Argv: []string{"sh", "-c", "ls /proc/$$/fd"}, Guard: guard}}
 	bare := exec.Command(e.Argv[0], e.Argv[1:]...) // shows the descriptors that the tests themselves were started with
 	bare.Stdin, bare.Stderr = bytes.NewReader(nil), os.Stderr

@@ -20,7 +20,7 @@ import (
 
 func TestFunc(t *testing.T) {
 	busy := errors.New("busy")
-	tests := []struct {
+	for _, tt := range []struct {
 		name string
 		err  error
 		want job.Outcome
@@ -34,8 +34,7 @@ func TestFunc(t *testing.T) {
 		{"sent, wrapped", fmt.Errorf("to the bank: %w", handler.ErrSent), job.Outcome{Verdict: job.Sent}},
 		{"sent, for good", handler.DoNotRetry(handler.ErrSent), job.Outcome{Verdict: job.Failed, Error: handler.ErrSent.Error()}},
 		{"no text", errors.New(""), job.Outcome{Verdict: job.TryAgain, Error: "an error without a text (*errors.errorString)"}},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := handler.Func(func(context.Context, *job.Job) error { return tt.err }).Handle(t.Context(), testJob())
 			got.Ran = 0
@@ -180,7 +179,7 @@ func TestFor(t *testing.T) {
 		return nil
 	})
 	odd := handler.ForResult(add, func(context.Context, *job.Job, []int) (func(), error) { return func() {}, nil })
-	tests := []struct {
+	for _, tt := range []struct {
 		h    handler.Handler
 		data string
 		want job.Outcome
@@ -193,8 +192,7 @@ func TestFor(t *testing.T) {
 		{check, "[1]", job.Outcome{Verdict: job.Finished}},
 		{check, job.None, job.Outcome{Verdict: job.TryAgain, Error: "nothing yet"}},
 		{check, `{}`, job.Outcome{Verdict: job.Failed, Error: "not a valid job: job_data: json: cannot unmarshal object into Go value of type []int"}},
-	}
-	for _, tt := range tests {
+	} {
 		j := testJob()
 		j.Type, j.Data = "send", tt.data
 		got := tt.h.Handle(t.Context(), j)

@@ -2,7 +2,6 @@ package handler_test
 
 import (
 	"flag"
-	"fmt"
 	"os"
 	"os/signal"
 	"strconv"
@@ -20,23 +19,17 @@ import (
 
 // TestMain lets the test binary be the tests' other processes.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 {
-		if role := map[string]func([]string) error{
-			"guard":        func(args []string) error { return handler.ServeGuard(os.Stdin, args) },
-			"echo":         echoProgram,
-			"escape":       dbtest.Escape,
-			"flood":        flood,
-			"keyring":      withKeyring,
-			"stream":       streamProgram,
-			"streamworker": streamWorker,
-			"tracer":       tracer,
-		}[os.Args[1]]; role != nil {
-			if err := role(os.Args[2:]); err != nil {
-				fmt.Fprintln(os.Stderr, err)
-				os.Exit(1)
-			}
-			os.Exit(0)
-		}
+	if code, played := dbtest.Play(map[string]func([]string) error{
+		"guard":        func(args []string) error { return handler.ServeGuard(os.Stdin, args) },
+		"echo":         echoProgram,
+		"escape":       dbtest.Escape,
+		"flood":        flood,
+		"keyring":      withKeyring,
+		"stream":       streamProgram,
+		"streamworker": streamWorker,
+		"tracer":       tracer,
+	}); played {
+		os.Exit(code)
 	}
 	flag.Parse()
 	// Parallel tests here mostly wait, so two run for each of -parallel.

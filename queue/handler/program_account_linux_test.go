@@ -85,9 +85,7 @@ func TestNoNewPrivs(t *testing.T) {
 		_, after, _ := strings.Cut(string(status), "NoNewPrivs:\t")
 		return after[:1]
 	}
-	if mine() != "0" {
-		t.Skip("nothing that starts here may gain rights")
-	}
+	dbtest.SkipIf(t, mine() != "0", "nothing that starts here may gain rights")
 	for name, c := range map[string]struct {
 		user string
 		may  bool

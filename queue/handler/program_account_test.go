@@ -19,11 +19,8 @@ import (
 // asRoot returns a user other than root and a folder writable by all. It skips the test without root.
 func asRoot(t *testing.T) (other *user.User, dir string) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("only root can start programs as another user")
-	}
-	other, err := user.Lookup("nobody")
-	dbtest.OK(t, err)
+	dbtest.SkipIf(t, os.Geteuid() != 0, "only root can start programs as another user")
+	other = dbtest.Must(user.Lookup("nobody"))(t)
 	dir = t.TempDir()
 	for _, open := range []string{filepath.Dir(dir), dir} {
 		if err := os.Chmod(open, 0o777); err != nil { //nolint:gosec // the user's files go there
@@ -95,9 +92,8 @@ func TestUserMayNot(t *testing.T) {
 	dbtest.Ensure(t, got.Error == `start true: user: there is no user "nobody-at-all" on this host`, "%v", got.Error)
 	own := &handler.Exec{Program: handler.Program{Argv: []string{"sh", "-c", `test "$HOME" = /elsewhere`}, User: "root"}}
 	t.Setenv("HOME", "/elsewhere")
-	if got := own.Handle(t.Context(), testJob()); got.Verdict != job.Finished {
-		t.Errorf("as the user who it is already: %s", got.Error)
-	}
+	got = own.Handle(t.Context(), testJob())
+	dbtest.Ensure(t, got.Verdict == job.Finished, "as the user who it is already: %s", got.Error)
 }
 
 // TestUserIsStopped: another user's program within limits is stopped with its group like any other.
@@ -115,8 +111,7 @@ func TestUserIsStopped(t *testing.T) {
 func TestForeignPrograms(t *testing.T) {
 	other, _ := asRoot(t)
 	const third = 65533
-	uid, err := strconv.Atoi(other.Uid)
-	dbtest.OK(t, err)
+	uid := dbtest.Must(strconv.Atoi(other.Uid))(t)
 	loop := filepath.Join(t.TempDir(), "loop.sh")
 	dbtest.OK(t, os.Symlink(loop, loop))
 	for script, want := range map[string]bool{loop: true, loop + ".none": false, "/dev/null/none.sh": false} { // missing files have no writer
@@ -160,9 +155,8 @@ func TestForeignPrograms(t *testing.T) {
 			for _, allow := range []bool{false, true} {
 				e := &handler.Exec{Program: handler.Program{Argv: argv, Dir: dir, User: c.user, AllowForeign: allow, WorkerID: newWorkerID()}}
 				checked, got := e.CheckSurroundings(), e.Handle(t.Context(), testJob())
-				if runs := c.want == "" || allow; runs != (got.Verdict == job.Finished) || runs != (checked == nil) {
-					t.Errorf("%s, %q: %v, %+v", name, argv, checked, got)
-				}
+				runs := c.want == "" || allow
+				dbtest.Ensure(t, runs == (got.Verdict == job.Finished) && runs == (checked == nil), "%s, %q: %v, %+v", name, argv, checked, got)
 				if c.want != "" && !allow && (!strings.Contains(got.Error, c.want) || !strings.Contains(got.Error, "allow_foreign_handlers")) {
 					t.Errorf("%s, %q: %s, want: %s", name, argv, got.Error, c.want)
 				}

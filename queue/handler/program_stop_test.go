@@ -217,9 +217,7 @@ func TestStreamCloseInVain(t *testing.T) {
 // hold keeps a process from ending, until release. It skips the test where that is impossible.
 func hold(t *testing.T, pid int) (release func()) {
 	t.Helper()
-	if runtime.GOOS != "linux" {
-		t.Skip("who traces a process keeps its end from its parent on Linux")
-	}
+	dbtest.SkipIf(t, runtime.GOOS != "linux", "who traces a process keeps its end from its parent on Linux")
 	held := filepath.Join(t.TempDir(), "held")
 	tracer := exec.Command(os.Args[0], "tracer", strconv.Itoa(pid), held)
 	dbtest.OK(t, tracer.Start())

@@ -141,19 +141,15 @@ func TestOverLimits(t *testing.T) {
 	dir := t.TempDir()
 	big := sh(`dd if=/dev/zero of=big count=100 2>/dev/null`)
 	big.Dir, big.Limits = dir, handler.Limits{FileSize: 4 << 10}
-	if got := big.Handle(t.Context(), testJob()); got.Verdict != job.TryAgain || !strings.HasPrefix(got.Error, "over its file size limit (4KiB): ") {
-		t.Errorf("%s %q", got.Verdict, got.Error)
-	}
-	if info, err := os.Stat(dir + "/big"); err != nil || info.Size() != 4<<10 {
-		t.Errorf("%v, %v", info, err)
-	}
+	over := big.Handle(t.Context(), testJob())
+	dbtest.Ensure(t, over.Verdict == job.TryAgain && strings.HasPrefix(over.Error, "over its file size limit (4KiB): "), "%+v", over)
+	info, err := os.Stat(dir + "/big")
+	dbtest.Ensure(t, err == nil && info.Size() == 4<<10, "%v, %v", info, err)
 	direct := handler.RetryExec{Exec: &handler.Exec{Program: handler.Program{
 		Argv: []string{"dd", "if=/dev/zero", "of=big", "count=100"}, Dir: dir, Limits: big.Limits,
 	}}}
-	if _, err := direct.Decide(t.Context(), testJob(), job.Outcome{}); err == nil ||
-		err.Error() != "over its file size limit (4KiB): killed by signal 25 (SIGXFSZ)" {
-		t.Error(err)
-	}
+	_, err = direct.Decide(t.Context(), testJob(), job.Outcome{})
+	dbtest.Ensure(t, err != nil && err.Error() == "over its file size limit (4KiB): killed by signal 25 (SIGXFSZ)", "%v", err)
 	s := &handler.Stream{InFlight: 2, Program: handler.Program{
 		Argv: []string{"sh", "-c", "read -r one; while :; do :; done"}, Grace: time.Second, WorkerID: newWorkerID(), Limits: handler.Limits{CPU: time.Second},
 	}}

@@ -47,9 +47,7 @@ func saying(t *testing.T) map[string]func(line string) handler.Handler {
 		return name
 	}
 	return map[string]func(string) handler.Handler{
-		"exec": func(line string) handler.Handler {
-			return sh("cat " + file(line+"\nplain\n"))
-		},
+		"exec": func(line string) handler.Handler { return sh("cat " + file(line+"\nplain\n")) },
 		"stream": func(line string) handler.Handler {
 			line = strings.Replace(line, "{", `{"id":7,`, 1)
 			return shStream(t, "read job; cat "+file(line+"\nplain\n"+`{"id":7,"outcome":"finished"}`+"\n")+"; read end")
@@ -111,15 +109,12 @@ func TestNoProgressLines(t *testing.T) {
 	t.Parallel()
 	for _, line := range []string{`{"id":8,"progress":5}`, `{"progress":5`, `[{"progress":5}]`, `progress: {"progress":5}`, `{"progress":5} %`, `{"of":{"progress":5}}`} {
 		ctx, said := hearing(t)
-		if o := sh("echo '"+line+"'").Handle(ctx, testJob()); len(said()) > 0 || o.Verdict != job.Finished || o.Output != line+"\n" {
-			t.Errorf("%s: %v, %+v", line, said(), o)
-		}
+		o := sh("echo '"+line+"'").Handle(ctx, testJob())
+		dbtest.Ensure(t, len(said()) == 0 && o.Verdict == job.Finished && o.Output == line+"\n", "%s: %v, %+v", line, said(), o)
 	}
 	ctx, said := hearing(t)
 	o := sh(`echo '{"outcome":"failed","error":"no","progress":5}'`).Handle(ctx, testJob())
-	if len(said()) > 0 || o.Verdict != job.Failed || o.Error != "no" {
-		t.Errorf("a reply: %v, %+v", said(), o)
-	}
+	dbtest.Ensure(t, len(said()) == 0 && o.Verdict == job.Failed && o.Error == "no", "a reply: %v, %+v", said(), o)
 	const asked = `echo '{"progress":5}'; echo '{"decision":"final"}'`
 	d, err := (handler.RetryExec{Exec: sh(asked)}).Decide(t.Context(), testJob(), job.Outcome{})
 	dbtest.Ensure(t, err == nil && !d.Again, "a retry handler: %+v, %v", d, err)
@@ -170,8 +165,7 @@ func TestProgressIsHeardAtOnce(t *testing.T) {
 			t.Parallel()
 			heard := filepath.Join(t.TempDir(), "heard")
 			var all []string
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-			defer cancel()
+			ctx := dbtest.Within(t, 2*time.Minute)
 			o := make(heard).Handle(handling.With(ctx, handling.Hooks{Say: func(p job.Progress) {
 				all = append(all, p.String())
 				dbtest.Same(t, os.WriteFile(heard, nil, 0o600), nil)
@@ -223,9 +217,8 @@ func TestHTTPLines(t *testing.T) {
 			})
 			ctx, _ := hearing(t)
 			o := h.Handle(ctx, testJob())
-			if o.Ran = 0; o != tt.want {
-				t.Errorf("%+.200v\nwant %+.200v", o, tt.want)
-			}
+			o.Ran = 0
+			dbtest.Ensure(t, o == tt.want, "%+.200v\nwant %+.200v", o, tt.want)
 		})
 	}
 }
@@ -276,8 +269,7 @@ func TestProgressIsTakenOutOfPieces(t *testing.T) {
 		if _, err := fmt.Sscanf(kept, "[%d bytes cut]\n", &cut); err == nil {
 			_, kept, _ = strings.Cut(kept, "\n")
 		}
-		if cut+len(kept) != without.Len() || !strings.HasSuffix(without.String(), kept) {
-			t.Fatalf("%d bytes cut, %d kept, of %d", cut, len(kept), without.Len())
-		}
+		dbtest.Require(t, cut+len(kept) == without.Len() && strings.HasSuffix(without.String(), kept),
+			"%d bytes cut, %d kept, of %d", cut, len(kept), without.Len())
 	}
 }

@@ -31,7 +31,7 @@ func wantDecision(t *testing.T, got job.Decision, err error, want job.Decision, 
 func TestParseDecision(t *testing.T) {
 	const neither = `its last line is not {"decision": "again"} or {"decision": "final"}, but `
 	large := strings.Repeat("x", job.MaxDataBytes)
-	tests := []struct {
+	for _, tt := range []struct {
 		name, line string
 		want       job.Decision
 		problem    string
@@ -89,8 +89,7 @@ func TestParseDecision(t *testing.T) {
 		{"a low priority", `{"decision":"again","priority":-2147483648}`, job.Decision{}, "its priority -2147483648 is out of range"},
 		{"much data", `{"decision":"again","job_data":"` + large + `x"}`, job.Decision{}, "job_data has 1048577 bytes; the maximum is 1048576"},
 		{"data that are not UTF-8", "{\"decision\":\"again\",\"job_data\":{\"a\":\"\xff\"}}", job.Decision{}, "job_data is not valid UTF-8"},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := handler.ParseDecision(tt.line)
 			wantDecision(t, got, err, tt.want, tt.problem)
@@ -99,7 +98,7 @@ func TestParseDecision(t *testing.T) {
 }
 
 func TestRetryExec(t *testing.T) {
-	tests := []struct {
+	for _, tt := range []struct {
 		name, script string
 		want         job.Decision
 		problem      string
@@ -113,8 +112,7 @@ func TestRetryExec(t *testing.T) {
 		{"exits with 1", `echo '{"decision":"again"}'; exit 1`, job.Decision{}, `exit status 1: {"decision":"again"}`},
 		{"exits with 65 and says nothing", `exit 65`, job.Decision{}, "exit status 65"},
 		{"is killed", `echo '{"decision":"again"}'; kill -9 $$`, job.Decision{}, "killed by signal 9 (SIGKILL)"},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			got, err := handler.RetryExec{Exec: sh(tt.script)}.Decide(t.Context(), testJob(), job.Outcome{Verdict: job.TryAgain, Error: "boo"})

@@ -173,9 +173,7 @@ func TestStreamRenews(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if runtime.GOOS != "linux" && name == "much memory" {
-				t.Skip("only Linux tells the memory of another process")
-			}
+			dbtest.SkipIf(t, runtime.GOOS != "linux" && name == "much memory", "only Linux tells the memory of another process")
 			s := stream(t, 1, 1)
 			c.set(s)
 			var before string

@@ -80,9 +80,7 @@ func TestStreamNotSent(t *testing.T) {
 // job, even without any answer.
 func TestStreamNotRead(t *testing.T) {
 	t.Parallel()
-	if runtime.GOOS != "linux" {
-		t.Skip("only Linux says what nobody has read")
-	}
+	dbtest.SkipIf(t, runtime.GOOS != "linux", "only Linux says what nobody has read")
 	for _, answered := range []bool{true, false} {
 		t.Run(fmt.Sprintf("answered=%t", answered), func(t *testing.T) {
 			t.Parallel()
@@ -169,9 +167,8 @@ func TestStreamFloods(t *testing.T) {
 		dbtest.Ensure(t, strings.HasPrefix(o.Error, "timeout after 500ms") && len(o.Output) <= 20<<10, "%s: %d bytes, %q", script, len(o.Output), o.Error)
 	}
 	runtime.GC()
-	if runtime.ReadMemStats(&after); after.HeapAlloc > before.HeapAlloc+16<<20 {
-		t.Errorf("the heap grew from %d to %d", before.HeapAlloc, after.HeapAlloc)
-	}
+	runtime.ReadMemStats(&after)
+	dbtest.Ensure(t, after.HeapAlloc <= before.HeapAlloc+16<<20, "the heap grew from %d to %d", before.HeapAlloc, after.HeapAlloc)
 }
 
 // TestStreamFloodIsCounted: the end of a flood without newline is kept, and the cut is counted, as on stderr.
@@ -220,8 +217,7 @@ func TestStreamGuardWorkerStopped(t *testing.T) {
 	end := time.Unix(0, int64(dbtest.Number(t, dir+"/end")))
 	dbtest.OK(t, worker.Process.Signal(syscall.SIGSTOP))
 	dbtest.EventuallyGone(t, "the program", program)
-	alive, err := os.Stat(dir + "/alive")
-	dbtest.OK(t, err)
+	alive := dbtest.Must(os.Stat(dir + "/alive"))(t)
 	late := alive.ModTime().Sub(end)
 	dbtest.Ensure(t, late <= 0, "it lived %s longer than the lock", late)
 	dbtest.OK(t, worker.Process.Signal(syscall.SIGCONT))

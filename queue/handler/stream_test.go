@@ -188,15 +188,12 @@ func TestStreamShares(t *testing.T) {
 		}
 		return seen
 	}
-	if got := pids(stream(t, 1, 1), 5, 10); len(got) != 1 {
-		t.Errorf("one process: %v", got)
-	}
-	if got := pids(stream(t, 1, 5), 5, 100); len(got) != 1 {
-		t.Errorf("one process, five in flight: %v", got)
-	}
-	if got := pids(stream(t, 3, 1), 6, 300); len(got) != 3 {
-		t.Errorf("three processes: %v", got)
-	}
+	got := pids(stream(t, 1, 1), 5, 10)
+	dbtest.Ensure(t, len(got) == 1, "one process: %v", got)
+	got = pids(stream(t, 1, 5), 5, 100)
+	dbtest.Ensure(t, len(got) == 1, "one process, five in flight: %v", got)
+	got = pids(stream(t, 3, 1), 6, 300)
+	dbtest.Ensure(t, len(got) == 3, "three processes: %v", got)
 }
 
 // TestStreamCrash: a program that crashes fails its own jobs, and none of another program's.
@@ -262,9 +259,7 @@ func TestStreamTimeout(t *testing.T) {
 	late.Timeout = 400 * time.Millisecond
 	got := outcomes(t, s, late, jobOf(2, task{SleepMS: 1000}))
 	dbtest.Ensure(t, got[0].Error == "timeout after 400ms" && got[0].Verdict == job.TryAgain, "%+v", got[0])
-	if got[1].Verdict != job.Finished {
-		t.Fatalf("the other: %+v", got[1])
-	}
+	dbtest.Require(t, got[1].Verdict == job.Finished, "the other: %+v", got[1])
 	pid, err := strconv.Atoi(got[1].Result)
 	if err != nil || syscall.Kill(pid, 0) != syscall.ESRCH { //nolint:errorlint // an errno
 		t.Errorf("the program %s runs on after the attempt", got[1].Result)
@@ -393,9 +388,7 @@ func TestStreamClosesOutput(t *testing.T) {
 // TestStreamClosesOutputUnread: a job that the program got before this was noticed, and didn't read, goes to another.
 func TestStreamClosesOutputUnread(t *testing.T) {
 	t.Parallel()
-	if runtime.GOOS != "linux" {
-		t.Skip("only Linux says what nobody has read")
-	}
+	dbtest.SkipIf(t, runtime.GOOS != "linux", "only Linux says what nobody has read")
 	s := shStream(t, `read -r line; echo '{"id":7,"outcome":"finished"}'; exec >&-; exec sleep 60`)
 	for n := range 2 {
 		o := within(t, s, testJob(), 20*time.Second)
@@ -406,9 +399,7 @@ func TestStreamClosesOutputUnread(t *testing.T) {
 // TestStreamEndsInOrder: a program may end after any answer: unread jobs go to another, at no cost.
 func TestStreamEndsInOrder(t *testing.T) {
 	t.Parallel()
-	if runtime.GOOS != "linux" {
-		t.Skip("only Linux says what nobody has read")
-	}
+	dbtest.SkipIf(t, runtime.GOOS != "linux", "only Linux says what nobody has read")
 	over := 0
 	s := stream(t, 2, 1, "single")
 	for i := range 30 {

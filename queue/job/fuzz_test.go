@@ -14,10 +14,7 @@ func FuzzWindow(f *testing.F) {
 	for i, text := range []string{"mon-fri 09:00-17:30", "22:00-06:00", "sat,sun", "fri-mon 23:59-24:00", "sun 00:00-00:01", "mon 10:00-10:00", "mon-sun"} {
 		f.Add(text, int64(1774746000+i))
 	}
-	berlin, err := time.LoadLocation("Europe/Berlin")
-	if err != nil {
-		f.Fatal(err)
-	}
+	berlin := dbtest.Must(time.LoadLocation("Europe/Berlin"))(f)
 	f.Fuzz(func(t *testing.T, text string, seconds int64) {
 		if stored, err := job.DecodeWindows(text); err == nil {
 			again, err := job.DecodeWindows(stored.Encode())

@@ -28,12 +28,10 @@ func TestOf(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Error(diff, err)
 	}
-	if got, err := send.Read(&job.Job{Type: "send", Data: `{"Order": 1, "newer": true}`}); err != nil || got.Order != 1 {
-		t.Errorf("an unknown field: %+v, %v", got, err)
-	}
-	if got, err := job.ResultOf[receipt](&job.Job{Result: `{"Order": 2}`}); err != nil || got.Order != 2 {
-		t.Errorf("a result: %+v, %v", got, err)
-	}
+	got, err = send.Read(&job.Job{Type: "send", Data: `{"Order": 1, "newer": true}`})
+	dbtest.Ensure(t, err == nil && got.Order == 1, "an unknown field: %+v, %v", got, err)
+	got, err = job.ResultOf[receipt](&job.Job{Result: `{"Order": 2}`})
+	dbtest.Ensure(t, err == nil && got.Order == 2, "a result: %+v, %v", got, err)
 }
 
 // TestOfAnything: a payload of type any is JSON even if it is a text, because text and JSON are otherwise indistinguishable.
@@ -82,9 +80,8 @@ func TestOfNothing(t *testing.T) {
 	const maybe job.Kind[*receipt] = "maybe"
 	j, err := maybe.New(nil)
 	dbtest.Ensure(t, err == nil && j.Data == "", "%+v, %v", j, err)
-	if err := (job.Params{Type: "maybe", Data: job.None}).Check(); !errors.Is(err, job.ErrInvalid) {
-		t.Errorf("the word itself: %v", err)
-	}
+	err = (job.Params{Type: "maybe", Data: job.None}).Check()
+	dbtest.Ensure(t, errors.Is(err, job.ErrInvalid), "the word itself: %v", err)
 	row := job.Job{Status: job.StatusAvailable, Type: "maybe", Key: "k", Data: job.None, Timeout: time.Minute}
 	if err := row.Check(); err != nil { // as in the table
 		t.Error(err)

@@ -125,9 +125,7 @@ func checkNext(t rapid.TB, ws job.Windows, m *windowModel, at time.Time) {
 	// Since 1970 every zone's offset is in whole half minutes, so this checks all minutes.
 	for s := at; s.Before(next); s = s.Truncate(30 * time.Second).Add(30 * time.Second) {
 		inside := m.contains(s)
-		if inside != ws.Contains(s) {
-			t.Fatalf("%v: Contains(%v) = %v", ws, s, !inside)
-		}
+		dbtest.Require(t, inside == ws.Contains(s), "%v: Contains(%v) = %v", ws, s, !inside)
 		dbtest.Require(t, !inside, "%v: Next(%v) = %v but %v is inside", ws, at, next, s)
 	}
 }
@@ -242,9 +240,7 @@ func TestParseWindowSays(t *testing.T) {
 		for _, part := range []string{fmt.Sprintf("%.60q", c.text), c.says, `"mon-fri 09:00-17:30"`} {
 			dbtest.Ensure(t, strings.Contains(err.Error(), part), "%.60q: the error doesn't say %s: %v", c.text, part, err)
 		}
-		if len(err.Error()) > 500 {
-			t.Errorf("%.60q: the error is %d bytes long", c.text, len(err.Error()))
-		}
+		dbtest.Ensure(t, len(err.Error()) <= 500, "%.60q: the error is %d bytes long", c.text, len(err.Error()))
 	}
 }
 
@@ -275,22 +271,16 @@ func TestWindowsRoundTrip(t *testing.T) {
 		for range rapid.IntRange(0, 4).Draw(t, "windows") {
 			list = append(list, drawWindow(t, &windowModel{}))
 		}
-		ws, err := job.ParseWindows(list)
-		dbtest.OK(t, err)
+		ws := dbtest.Must(job.ParseWindows(list))(t)
 		again, err := job.ParseWindows(ws.Strings())
 		dbtest.Require(t, err == nil && slices.Equal(ws, again), "%v as strings: %v, %v", ws, again, err)
 		decoded, err := job.DecodeWindows(ws.Encode())
-		if err != nil || !slices.Equal(ws, decoded) {
-			t.Fatalf("%s decoded: %v, %v", ws.Encode(), decoded, err)
-		}
+		dbtest.Require(t, err == nil && slices.Equal(ws, decoded), "%s decoded: %v, %v", ws.Encode(), decoded, err)
 		text := dbtest.Must(json.Marshal(ws))(t)
-		if len(ws) > 0 && string(text) != ws.Encode() {
-			t.Fatalf("JSON %s, encoded %s", text, ws.Encode())
-		}
+		dbtest.Require(t, len(ws) == 0 || string(text) == ws.Encode(), "JSON %s, encoded %s", text, ws.Encode())
 		var back job.Windows
-		if err := json.Unmarshal(text, &back); err != nil || !slices.Equal(ws, back) {
-			t.Fatalf("%s from JSON: %v, %v", text, back, err)
-		}
+		err = json.Unmarshal(text, &back)
+		dbtest.Require(t, err == nil && slices.Equal(ws, back), "%s from JSON: %v, %v", text, back, err)
 	})
 }
 

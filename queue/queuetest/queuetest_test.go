@@ -153,9 +153,8 @@ func TestWork(t *testing.T) {
 	running := 0
 	var told []string
 	p := sending(emails, func(_ context.Context, j *job.Job) error {
-		if running++; running > 1 {
-			t.Error("jobs run beside one another")
-		}
+		running++
+		dbtest.Ensure(t, running <= 1, "jobs run beside one another")
 		defer func() { running-- }()
 		if j.Data == "b" {
 			return handler.DoNotRetry(errors.New("no such address"))

@@ -15,10 +15,7 @@ func FuzzSpec(f *testing.F) {
 	} {
 		f.Add(text, int64(1774746000+i))
 	}
-	berlin, err := time.LoadLocation("Europe/Berlin")
-	if err != nil {
-		f.Fatal(err)
-	}
+	berlin := dbtest.Must(time.LoadLocation("Europe/Berlin"))(f)
 	f.Fuzz(func(t *testing.T, text string, seconds int64) {
 		spec, err := schedule.ParseSpec(text)
 		if err != nil {

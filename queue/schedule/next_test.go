@@ -14,20 +14,9 @@ import (
 	"github.com/hipq/hipq/queue/schedule"
 )
 
-func zone(t interface{ Fatal(...any) }, name string) *time.Location {
-	l, err := time.LoadLocation(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
-}
-
-func spec(t interface{ Fatal(...any) }, text string) schedule.Spec {
-	s, err := schedule.ParseSpec(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+func spec(t testing.TB, text string) schedule.Spec {
+	t.Helper()
+	return dbtest.Must(schedule.ParseSpec(text))(t)
 }
 
 // TestChangesOfClocks checks the promises of crontab(5) at clock changes. Slots have the zone's offset.
@@ -86,10 +75,11 @@ func TestChangesOfClocks(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			at := dbtest.Must(time.Parse(time.RFC3339, c.after))(t)
+			zone := dbtest.Must(time.LoadLocation(c.zone))(t)
 			var got []string
 			for range c.want {
-				at = spec(t, c.spec).Next(at, zone(t, c.zone))
-				got = append(got, at.In(zone(t, c.zone)).Format(time.RFC3339))
+				at = spec(t, c.spec).Next(at, zone)
+				got = append(got, at.In(zone).Format(time.RFC3339))
 			}
 			dbtest.Ensure(t, slices.Equal(got, c.want),
 				"%s in %s after %s:\ngot  %s\nwant %s", c.spec, c.zone, c.after, strings.Join(got, " "), strings.Join(c.want, " "))
@@ -149,7 +139,7 @@ func TestNext(t *testing.T) {
 				}
 			}
 		})).Draw(t, "zone")
-		in := zone(t, name)
+		in := dbtest.Must(time.LoadLocation(name))(t)
 		day, _ := time.ParseInLocation(time.DateOnly, rapid.SampledFrom(changes[name]).Draw(t, "day"), in)
 		minute, minutes := aField(t, "minute", 0, 59)
 		hour, hours := aField(t, "hour", 0, 23)

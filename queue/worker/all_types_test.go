@@ -158,8 +158,7 @@ func TestAllTypesLeaveSome(t *testing.T) {
 		_, err := worker.RunJob(s.t.Context(), butSend(), ids[1])
 		dbtest.Ensure(s.t, err != nil && strings.Contains(err.Error(), "there is no handler"), "it is run by hand: %v", err)
 		p := only(s.emails, s.worker(map[string]handler.Handler{"*": handler.Func(nothing)}))
-		done, err := worker.RunJob(s.t.Context(), p, ids[1])
-		dbtest.OK(s.t, err)
+		done := dbtest.Must(worker.RunJob(s.t.Context(), p, ids[1]))(s.t)
 		wantSummary(s.t, done, worker.Summary{Started: 1, Finished: 1})
 	})
 }

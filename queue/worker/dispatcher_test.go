@@ -61,8 +61,7 @@ func TestStripeOutlastsARest(t *testing.T) {
 func TestRoundOfALeftOutQueue(t *testing.T) {
 	for name, want := range map[string]Summary{"committed": {Started: 1, Finished: 1}, "not committed": {}} {
 		t.Run(name, func(t *testing.T) {
-			dbtest.Each(t, func(t *testing.T, driver, source string) {
-				db := dbtest.Open(t, driver, source, "emails")
+			dbtest.EachOpen(t, func(t *testing.T, db *schema.DB) {
 				q := dbtest.Must(queue.New(db, queue.Options{Name: "emails", Types: []job.Type{job.DefaultType("send")}}))(t)
 				for range 2 {
 					dbtest.Must(q.Enqueue(t.Context(), job.Params{Type: "send"}))(t)
@@ -86,7 +85,7 @@ func TestRoundOfALeftOutQueue(t *testing.T) {
 				var left int
 				dbtest.OK(t, db.SQL.GetContext(t.Context(), &left, "SELECT COUNT(*) FROM "+w.sources[0].store().Table()+" WHERE status = 'available'"))
 				dbtest.Same(t, left, 2-want.Started, "jobs left")
-			})
+			}, "emails")
 		})
 	}
 }

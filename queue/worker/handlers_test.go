@@ -101,9 +101,8 @@ func TestContextEndsWithTheHandler(t *testing.T) {
 		}))))
 		receive(s.t, "the end of the context", kept.Done())
 		receive(s.t, "the end of the other", unasked.Done())
-		if !errors.Is(kept.Err(), context.Canceled) || !errors.Is(unasked.Err(), context.Canceled) {
-			s.t.Errorf("they have ended with %v and %v", kept.Err(), unasked.Err())
-		}
+		dbtest.Ensure(s.t, errors.Is(kept.Err(), context.Canceled) && errors.Is(unasked.Err(), context.Canceled),
+			"they have ended with %v and %v", kept.Err(), unasked.Err())
 	})
 }
 
@@ -144,9 +143,7 @@ func TestHandlersThatGoOn(t *testing.T) {
 		dbtest.Ensure(s.t, n == 3, "said %d times", n)
 
 		p.ID = ""
-		again := func(id int64) worker.Summary {
-			return dbtest.Must(worker.RunJob(s.t.Context(), p, id))(s.t)
-		}
+		again := func(id int64) worker.Summary { return dbtest.Must(worker.RunJob(s.t.Context(), p, id))(s.t) }
 		wantSummary(s.t, again(ids[0]), worker.Summary{Started: 1, Errors: 1})
 		s.wantJob(s.emails, ids[0], job.Final, "failed", "not started: the handler of attempt 1 still runs in this process", 2)
 		close(release)
@@ -159,9 +156,7 @@ func TestHandlersThatGoOn(t *testing.T) {
 // TestStraysAreKilledFirst: dead workers' processes on this host are killed before their jobs start again. Their rows may
 // name another host, because hosts may share processes. An unknown worker may belong to another instance, and be alive.
 func TestStraysAreKilledFirst(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("other processes can't be seen here")
-	}
+	dbtest.SkipIf(t, runtime.GOOS != "linux", "other processes can't be seen here")
 	suite(t, func(s shop) {
 		ids := s.add(s.emails, "send", 3)
 		const ours, theirs, unknown = 0, 1, 2

@@ -374,7 +374,6 @@ func TestLimitsHoldForAll(t *testing.T) {
 // TestTickEndsBesideASlowDatabase: a job waits for a limit whose room only an answer frees. The tick ends although each of its
 // rounds takes longer than its next poll.
 func TestTickEndsBesideASlowDatabase(t *testing.T) {
-	t.Parallel()
 	s, proxy := proxied(t)
 	s.emails = s.reopen(queue.Options{Name: "emails", ThrottleLimit: 1}, func(t *job.Type) { t.Async = true })
 	s.add(s.emails, "send", 2)

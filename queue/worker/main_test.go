@@ -128,9 +128,8 @@ func (s shop) counts(q *queue.Queue) admin.Counts {
 func (s shop) wantCounts(q *queue.Queue, want admin.Counts) {
 	s.t.Helper()
 	got := s.counts(q)
-	if got.OldestDue = want.OldestDue; got != want {
-		s.t.Errorf("%s: %+v, want %+v", q.Name, got, want)
-	}
+	got.OldestDue = want.OldestDue
+	dbtest.Ensure(s.t, got == want, "%s: %+v, want %+v", q.Name, got, want)
 }
 
 func (s shop) exec(query string, args ...any) {

@@ -43,7 +43,6 @@ func outages(t *testing.T, f func(s shop, cut, mend func())) {
 		f(s, func() { tx = dbtest.Must(other.db.SQL.Begin())(t) }, mend)
 	})
 	t.Run("mysql", func(t *testing.T) {
-		t.Parallel()
 		s, p := proxied(t)
 		f(s, p.Cut, p.Mend)
 	})
@@ -171,7 +170,6 @@ func TestHandlersEndBeforeTheLock(t *testing.T) {
 
 // TestDatabaseFallsSilent: if the database neither answers nor hangs up, the handlers end in time, and then the worker does.
 func TestDatabaseFallsSilent(t *testing.T) {
-	t.Parallel()
 	s, proxy := proxied(t)
 	id := s.add(s.emails, "send", 1)[0]
 	direct := s.elsewhere()
@@ -214,7 +212,6 @@ var transactions = map[string][]string{
 
 // TestTimeIsUpAndTheDatabaseIsSilent: a tick ends in time even while its lock holds: here renewals would have an hour.
 func TestTimeIsUpAndTheDatabaseIsSilent(t *testing.T) {
-	t.Parallel()
 	s, proxy := proxied(t)
 	s.add(s.emails, "send", 1)
 	g := s.gate()
@@ -249,7 +246,6 @@ func TestDatabaseIsSilentAtTheEnd(t *testing.T) {
 		"it has lost its lock": {5 * time.Second, false, workers.ErrLockLost},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			s, proxy := proxied(t)
 			s.add(s.emails, "send", 1)
 			g := s.gate()
@@ -274,7 +270,6 @@ func TestDatabaseIsSilentAtTheEnd(t *testing.T) {
 
 // TestStoppedBeforeTheDatabaseAnswers: a worker told to stop before the database ever answered says so.
 func TestStoppedBeforeTheDatabaseAnswers(t *testing.T) {
-	t.Parallel()
 	s, proxy := proxied(t)
 	proxy.Stall()
 	defer proxy.Resume()
@@ -285,7 +280,6 @@ func TestStoppedBeforeTheDatabaseAnswers(t *testing.T) {
 
 // TestDatabaseIsSilentAtTheBeginning: a tick waits for its lock no longer than the lock would last.
 func TestDatabaseIsSilentAtTheBeginning(t *testing.T) {
-	t.Parallel()
 	s, proxy := proxied(t)
 	s.add(s.emails, "send", 1)
 	p := s.worker(all(nothing))
@@ -299,7 +293,6 @@ func TestDatabaseIsSilentAtTheBeginning(t *testing.T) {
 
 // TestDatabaseIsFullAtTheEnd: a worker that can't sign off because the disk is full says so, also when its time is up.
 func TestDatabaseIsFullAtTheEnd(t *testing.T) {
-	t.Parallel()
 	s, _ := proxied(t)
 	s.add(s.emails, "send", 1)
 	s.exec("CREATE TRIGGER refuse BEFORE UPDATE ON shop_workers FOR EACH ROW" +
@@ -311,7 +304,6 @@ func TestDatabaseIsFullAtTheEnd(t *testing.T) {
 
 // TestSignOffAfterAnInterruption: a worker whose jobs were interrupted signs off as soon as the database permits.
 func TestSignOffAfterAnInterruption(t *testing.T) {
-	t.Parallel()
 	s, _ := proxied(t)
 	s.add(s.emails, "send", 1)
 	s.exec("CREATE TRIGGER refuse BEFORE UPDATE ON shop_workers FOR EACH ROW" +
@@ -342,6 +334,7 @@ func has(statements, transaction string) bool {
 // proxied opens a shop behind a proxy. Its elsewhere bypasses the proxy.
 func proxied(t *testing.T) (shop, *dbtest.Proxy) {
 	t.Helper()
+	t.Parallel()
 	p := dbtest.NewProxy(t)
 	s := openShop(t, "mysql", p.Source)
 	s.source = p.Direct
@@ -351,6 +344,7 @@ func proxied(t *testing.T) (shop, *dbtest.Proxy) {
 // besideAnother is proxied with a second address, as of another node of a cluster.
 func besideAnother(t *testing.T) (shop, *dbtest.Proxy) {
 	t.Helper()
+	t.Parallel()
 	p := dbtest.NewProxy(t)
 	s := openShop(t, "mysql", dbtest.AnyOf(t, p.Source, dbtest.ProxyTo(t, p.Direct).Source))
 	s.source = p.Direct
@@ -373,7 +367,6 @@ func TestLostAnswers(t *testing.T) {
 				continue // the worker ends then
 			}
 			t.Run(name+", "+then, func(t *testing.T) {
-				t.Parallel()
 				open := proxied
 				if then == "at another node" {
 					open = besideAnother
@@ -422,7 +415,6 @@ func TestLostAnswers(t *testing.T) {
 
 // TestLostAnswerBeforeADecision: a worker that took a job for a decision learns of it despite a lost answer.
 func TestLostAnswerBeforeADecision(t *testing.T) {
-	t.Parallel()
 	s, proxy := proxied(t)
 	id := s.add(s.emails, "send", 1)[0]
 	s.die(s.emails, "dead", 1)
@@ -452,8 +444,7 @@ func TestStoppedAfterALostQuestion(t *testing.T) {
 
 func stoppedAfter(t *testing.T, questionIsLost bool, summary worker.Summary, history string, status job.Status) {
 	t.Helper()
-	t.Parallel() // separate tests, because they take longest and must not begin last
-	s, proxy := proxied(t)
+	s, proxy := proxied(t) // in separate tests, because they take longest and must not begin last
 	id := s.add(s.emails, "once", 1)[0]
 	p := s.worker(all(nothing))
 	p.Concurrency = 1 // one round, because a concurrent one would retry
@@ -476,7 +467,6 @@ func stoppedAfter(t *testing.T, questionIsLost bool, summary worker.Summary, his
 
 // TestOutcomesAreToldOnce: after a lost answer to a commit, its attempts are settled again, together with others.
 func TestOutcomesAreToldOnce(t *testing.T) {
-	t.Parallel()
 	s, proxy := proxied(t)
 	ids := s.add(s.emails, "send", 2)
 	direct := s.elsewhere()

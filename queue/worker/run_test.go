@@ -77,7 +77,6 @@ func TestRunUntilDoneEndsAllRuns(t *testing.T) {
 
 // TestRunUntilDoneThroughOutages: an unreachable database, at the start or later, doesn't end RunUntilDone.
 func TestRunUntilDoneThroughOutages(t *testing.T) {
-	t.Parallel()
 	s, proxy := proxied(t)
 	j := &journal{}
 	p := s.worker(all(nothing))
@@ -308,9 +307,8 @@ func TestOnPool(t *testing.T) {
 			twice := dbtest.Must(q.EnqueueTx(ctx, tx, job.Params{Type: "send", Key: "2026-11-22"}))(t)
 			dbtest.Ensure(t, twice[0].Duplicate && twice[0].ID == in[0].ID, "a duplicate: %+v", twice)
 			replaced := job.Params{Type: "send", Key: "2026-11-22", Data: "new", OnDuplicate: job.ReplaceDuplicate}
-			if twice = dbtest.Must(q.EnqueueTx(ctx, tx, replaced))(t); !twice[0].Replaced || twice[0].ID != in[0].ID {
-				t.Errorf("replaced: %+v", twice)
-			}
+			twice = dbtest.Must(q.EnqueueTx(ctx, tx, replaced))(t)
+			dbtest.Ensure(t, twice[0].Replaced && twice[0].ID == in[0].ID, "replaced: %+v", twice)
 			if commit {
 				dbtest.OK(t, tx.Commit())
 				sent, added = in[0], in[1]
@@ -333,9 +331,8 @@ func TestOnPool(t *testing.T) {
 		dbtest.Ensure(t, sum == (worker.Summary{Started: 103, Finished: 102, Errors: 1}), "%+v", sum)
 		j := dbtest.Must(q.Wait(ctx, added.ID))(t)
 		dbtest.Ensure(t, j.Attempt == 2 && j.Error == job.None, "%+v", j)
-		if j := dbtest.Must(q.Wait(ctx, sent.ID))(t); j.Result != strings.ReplaceAll(nasty, "\x00", "\uFFFD") {
-			t.Errorf("%+v", j)
-		}
+		j = dbtest.Must(q.Wait(ctx, sent.ID))(t)
+		dbtest.Ensure(t, j.Result == strings.ReplaceAll(nasty, "\x00", "\uFFFD"), "%+v", j)
 		c := dbtest.Must(admin.Of(q).Overview(ctx))(t)
 		dbtest.Ensure(t, c.Finished == 102 && c.Scheduled == 1, "%+v", c)
 	})
@@ -441,7 +438,6 @@ func TestLostAnswerOfOneJob(t *testing.T) {
 	t.Parallel()
 	for _, committed := range []bool{true, false} {
 		t.Run(fmt.Sprintf("committed=%t", committed), func(t *testing.T) {
-			t.Parallel()
 			s, proxy := proxied(t)
 			id := s.add(s.emails, "send", 1)[0]
 			lost := losesFirst(proxy, "start", func() {})

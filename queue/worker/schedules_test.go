@@ -94,9 +94,8 @@ func TestSchedulesStop(t *testing.T) {
 		eventually(s.t, "it has begun", func() bool { return added() > 0 })
 		stop()
 		<-done
-		if added() == n || s.count("SELECT COUNT(*) FROM shop_schedules WHERE last_job_id = 0") != n-added() {
-			s.t.Errorf("%d jobs of %d", added(), n)
-		}
+		dbtest.Ensure(s.t, added() != n && s.count("SELECT COUNT(*) FROM shop_schedules WHERE last_job_id = 0") == n-added(),
+			"%d jobs of %d", added(), n)
 	})
 }
 

@@ -144,7 +144,6 @@ func TestManyAnswersAreLost(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]queue.Options{"one": {Shards: 1}, "shards": {}, "limit": {ThrottleLimit: 20}} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			s, proxy := proxied(t)
 			if o.Shards == 0 {
 				s.divide(o)

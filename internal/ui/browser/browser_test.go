@@ -104,9 +104,10 @@ const schedules = `schedules:
   - {name: nightly, when: "30 2 * * *", queue: files, type: compress}
 `
 
-// open starts hipq ui on an instance in SQLite.
+// open starts hipq ui on an instance in SQLite, beside other tests.
 func open(t *testing.T, flags ...string) *shop {
 	t.Helper()
+	t.Parallel()
 	return openOn(t, "sqlite", filepath.Join(t.TempDir(), "shop.db"), "", config, flags...)
 }
 
@@ -159,14 +160,12 @@ func (s *shop) stop() {
 
 func (s *shop) exec(statement string, args ...any) {
 	s.t.Helper()
-	_, err := s.db.SQL.ExecContext(s.t.Context(), statement, args...)
-	dbtest.OK(s.t, err)
+	dbtest.Must(s.db.SQL.ExecContext(s.t.Context(), statement, args...))(s.t)
 }
 
 func (s *shop) add(jobs ...job.Params) {
 	s.t.Helper()
-	_, err := s.q.EnqueueMany(s.t.Context(), jobs)
-	dbtest.OK(s.t, err)
+	dbtest.Must(s.q.EnqueueMany(s.t.Context(), jobs))(s.t)
 }
 
 // fail adds failed jobs.
@@ -252,8 +251,7 @@ func (b *tab) fault(text string) {
 // call calls a command of the browser's protocol.
 func call[P, R any](b *tab, c cdp.Command[P, R], params P) {
 	b.t.Helper()
-	_, err := chromedp.Call(b, c, params)
-	dbtest.OK(b.t, err)
+	dbtest.Must(chromedp.Call(b, c, params))(b.t)
 }
 
 func (b *tab) do(actions ...chromedp.Action[chromedp.Void]) {
@@ -268,10 +266,11 @@ func (b *tab) text() string {
 	return text
 }
 
-// open goes to a page.
-func (b *tab) open(url string) {
+// open goes to a page, and waits until it has these texts.
+func (b *tab) open(url string, texts ...string) {
 	b.t.Helper()
 	b.do(chromedp.Navigate(url))
+	b.waitFor(texts...)
 }
 
 // openUntil goes to a page again and again, as a person does without JavaScript, until it has this text.
@@ -306,10 +305,13 @@ func (b *tab) wait(expression string) time.Duration {
 	return 0
 }
 
-// waitFor waits for a text.
-func (b *tab) waitFor(text string) time.Duration {
+// waitFor waits for texts, and returns how long that took.
+func (b *tab) waitFor(texts ...string) (took time.Duration) {
 	b.t.Helper()
-	return b.wait("document.body?.innerText.includes(" + quoted(text) + ")")
+	for _, text := range texts {
+		took += b.wait("document.body?.innerText.includes(" + quoted(text) + ")")
+	}
+	return took
 }
 
 func quoted(text string) string {
@@ -317,10 +319,12 @@ func quoted(text string) string {
 	return string(b)
 }
 
-// click clicks on the first link or button with this text, as a person does, but not on the one that pauses updates.
-func (b *tab) click(text string) {
+// click clicks on the first link or button with this text, as a person does, but not on the one that pauses updates. Then it waits
+// until the page has these texts.
+func (b *tab) click(text string, texts ...string) {
 	b.t.Helper()
 	b.press(text, chromedp.Click(fmt.Sprintf(`//*[self::a or self::button][contains(normalize-space(.), %s)][not(@id="pause")]`, quoted(text))))
+	b.waitFor(texts...)
 }
 
 // clickOn clicks on the first element of a CSS selector.
@@ -360,21 +364,17 @@ const judge = `axe.run({ resultTypes: ["violations"], runOnly: ["wcag2a", "wcag2
 func (b *tab) check(what string) {
 	b.t.Helper()
 	wide := value[[]any](b, sideways)
-	if n, _ := wide[0].(float64); n > 0 {
-		b.t.Errorf("%s scrolls sideways by %v px: %v", what, n, wide[1:])
-	}
+	n, _ := wide[0].(float64)
+	dbtest.Ensure(b.t, n <= 0, "%s scrolls sideways by %v px: %v", what, n, wide[1:])
 	title := value[string](b, "document.title")
 	value[int](b, axe+";0")
 	violations := value[[]string](b, judge, chromedp.EvalAwaitPromise)
-	if title == "owned" || title == "" {
-		b.t.Errorf("%s has the title %q", what, title)
-	}
+	dbtest.Ensure(b.t, title != "owned" && title != "", "%s has the title %q", what, title)
 	for _, v := range violations {
 		b.t.Errorf("%s: %s", what, v)
 	}
 	if dir := os.Getenv("HIPQ_PICTURES"); dir != "" {
-		png, err := chromedp.Run(b, chromedp.FullScreenshot(90))
-		dbtest.OK(b.t, err)
+		png := dbtest.Must(chromedp.Run(b, chromedp.FullScreenshot(90)))(b.t)
 		dbtest.OK(b.t, os.WriteFile(filepath.Join(dir, strings.NewReplacer("/", "_", "?", "_", " ", "-").Replace(what)+".jpg"), png, 0o600))
 	}
 }

@@ -77,7 +77,6 @@ func (b *tab) visitReport(s *shop, what string) {
 }
 
 func TestEmptyPages(t *testing.T) {
-	t.Parallel()
 	s := open(t)
 	b := s.enter()
 	for path, told := range map[string]string{
@@ -148,8 +147,7 @@ func TestBusyPages(t *testing.T) {
 	b.look(1400, "dark")
 	b.open(s.base + "/queues/emails?status=failed")
 	value[int](b, `document.querySelector(".chooser [name=all]").click(), 0`)
-	b.click("Retry")
-	b.waitFor("Retry 12 jobs of emails?")
+	b.click("Retry", "Retry 12 jobs of emails?")
 	b.check("the question")
 	b.look(390, "light")
 	b.check("the question on a phone")

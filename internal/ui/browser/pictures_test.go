@@ -45,9 +45,7 @@ schedules:
 // TestPictures makes the pictures of the docs, if HIPQ_DOCS is their folder. make pictures does.
 func TestPictures(t *testing.T) {
 	dir := os.Getenv("HIPQ_DOCS")
-	if dir == "" {
-		t.Skip("HIPQ_DOCS is not set")
-	}
+	dbtest.SkipIf(t, dir == "", "HIPQ_DOCS is not set")
 	s := openOn(t, "sqlite", filepath.Join(t.TempDir(), "shop.db"), "", busyShop)
 	waiting := s.busyShop()
 	s.stop()
@@ -74,8 +72,7 @@ func TestPictures(t *testing.T) {
 		b.open(p.address)
 		b.wait(`document.readyState === "complete"`)
 		value[int](b, fmt.Sprintf(`document.body.style.height = "%dpx", document.body.style.overflow = "hidden", 0`, p.height-1))
-		shot, err := chromedp.Run(b, chromedp.FullScreenshot(100))
-		dbtest.OK(t, err)
+		shot := dbtest.Must(chromedp.Run(b, chromedp.FullScreenshot(100)))(t)
 		small := paletted(t, shot, int(p.height))
 		dbtest.Ensure(t, len(small) < 80_000, "%s has %d bytes", p.name, len(small))
 		dbtest.OK(t, os.WriteFile(filepath.Join(dir, p.name+".png"), small, 0o600))
