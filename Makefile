@@ -65,9 +65,10 @@ test-engines: ## run the tests that have a database on MySQL, and on a Galera cl
 
 # The race detector slows SQLite, which is Go code here, ten times as much as a server that it doesn't see. The code above the
 # two is the same, so these tests run on MariaDB alone; and not those in which nothing happens at once, or only in the server's
-# procedures or in processes. With SHORT=1, what mostly runs one command or request after the other is left to each night.
-BUT_ALONE = $(if $(filter ./...,$(PKG)),$$(go list ./... | grep -v -e /internal/crash -e /internal/conformance -e /internal/proof -e /schema$$ \
-	$(if $(SHORT),-e /cmd$$ -e /internal/ui$$ -e /internal/guard$$ -e /monitor$$)),$(PKG))
+# procedures or in processes. With SHORT=1 they are those of what a worker does; the others run each night.
+WORKERS := ./queue/... ./internal/store ./internal/engine ./internal/handling ./internal/scheduler ./internal/workers
+BUT_ALONE = $(if $(filter ./...,$(PKG)),$(if $(SHORT),$(WORKERS),\
+	$$(go list ./... | grep -v -e /internal/crash -e /internal/conformance -e /internal/proof -e /schema$$)),$(PKG))
 race: ## run the shorter tests under the race detector (needs a C compiler); SHORT=1 leaves some out
 	@.ci/clients
 	CGO_ENABLED=1 .ci/times .ci/with-mariadb go test -vet=off -race -short -skip '^TestProcedures|/^sqlite$$' -count=1 -timeout 60m $(BUT_ALONE)
