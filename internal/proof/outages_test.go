@@ -225,9 +225,10 @@ func (p *plight) connections() (string, func()) {
 	if p.rng.IntN(2) == 0 {
 		what, limit, more = "the server's", "SET GLOBAL max_connections = %d", 500
 	}
-	set := func(n int) { dbtest.Must(p.db.Exec(fmt.Sprintf(limit, n)))(p.t) }
+	own := dbtest.Must(p.db.Conn(context.Background()))(p.t) // later there may be none left
+	set := func(n int) { dbtest.Must(own.ExecContext(context.Background(), fmt.Sprintf(limit, n)))(p.t) }
 	set(10)
-	ends := []func(){func() { set(more) }}
+	ends := []func(){func() { set(more); _ = own.Close() }}
 	db := dbtest.Must(sql.Open("mysql", p.as))(p.t)
 	for range 10 {
 		if c, err := db.Conn(context.Background()); err == nil && c.PingContext(context.Background()) == nil {
