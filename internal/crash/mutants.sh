@@ -448,6 +448,24 @@ poll_alone() {
   edit queue/worker/shard.go 's/(r\.shard\.notBefore = done\.WaitsForLimit), time\.Time\{\}/$1, time.Now().Add(pollEvery)/'
 }
 
+mutant idle_share # a shard keeps room of the limit that it can't use, because it waits for the rate
+idle_share() {
+  rules=HaveIdle proof=(sqlite:8)
+  edit internal/policy/shards.go 's/waits\[lacks\] = true/waits[lacks] = false/'
+}
+
+mutant no_news # what a poll has found isn't looked for before the jobs that were read ahead
+no_news() {
+  queue='DueBeforeWhatWasRead|RoundStartsWhatItSettles'
+  edit internal/store/claim_candidates.go 's/return c\.newsAt\.After\(c\.askedAt\)/return false/'
+}
+
+mutant news_in_vain # rounds follow each other while a job is in line
+news_in_vain() {
+  queue=RoundBesideTheLine
+  edit internal/store/claim.go 's/len\(taken\) == 0 && (c\.round\.Candidates\.lookAgain)/len(taken) > 0 \&\& $1/'
+}
+
 # tests gives the commands that run a mutant's tests, a line each.
 tests() {
   local round
