@@ -192,7 +192,7 @@ func TestCostOfTabs(t *testing.T) {
 			case *network.EventRequestWillBeSent:
 				requests.Add(1)
 			case *network.EventDataReceived:
-				received.Add(e.EncodedDataLength)
+				received.Add(e.DataLength)
 			}
 		}))
 		b.open(s.base + path)
