@@ -46,7 +46,8 @@ test-frameworks: ## run the tests of the clients in other languages, and of thei
 	.ci/frameworks $(if $(QUICK),--quick) $(FRAMEWORKS)
 
 CHROMIUM ?= $(firstword $(foreach c,chromium google-chrome chromium-browser,$(shell command -v $c)) chromium)
-# The pages of hipq ui and the report, on SQLite and on a MariaDB of its own. HIPQ_PICTURES=DIR keeps what the browser saw. It gets
+# The pages of hipq ui and the report, on SQLite and on a MariaDB of its own. HIPQ_PICTURES=DIR keeps what the browser saw, and
+# HIPQ_TABS=10m says what three open tabs cost. It gets
 # axe-core from npm.
 test-browser: ## open the pages of hipq ui and the report in a real browser, and act there
 	@.ci/clients $(CHROMIUM) npm
