@@ -183,7 +183,7 @@ key_not_unique() {
 mutant enqueue_drops # the others of a statement that met a duplicate
 enqueue_drops() {
   queue=DuplicateAmongMany proof=(mariadb:2)
-  edit internal/store/add.go 's/\t\t\trest = append\(rest, i\)\n/\t\t\ta.added[i] = Added{ID: 1, Key: a.jobs[i].Key}\n/'
+  edit internal/store/add.go 's/\t\t\trest = append\(rest, i\)\n/\t\t\ta.added[i] = job.Added{ID: 1, Key: a.jobs[i].Key}\n/'
 }
 
 mutant guard_asleep # handlers outlive their worker, and those who take its jobs don't look after them
