@@ -18,13 +18,39 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
+// workerOf makes a worker of a queue with so many shards.
+func workerOf(t *testing.T, shards int) *worker {
+	t.Helper()
+	db := dbtest.Open(t, "sqlite", dbtest.SQLite(t), "emails")
+	q := dbtest.Must(queue.New(db, queue.Options{Name: "emails", Shards: shards, Types: []job.Type{job.DefaultType("send")}}))(t)
+	nothing := handler.Func(func(context.Context, *job.Job) error { return nil })
+	return dbtest.Must(newWorker(Params{Queues: []Queue{{Queue: q, Handlers: map[string]handler.Handler{"send": nothing}}}}))(t)
+}
+
+// TestPollWakesAShard: what a poll finds is news to the candidates, and room of the rate ends the wait for it. In a queue with shards,
+// rounds that wait don't put off the poll, which divides its limits.
+func TestPollWakesAShard(t *testing.T) {
+	w := workerOf(t, 2)
+	w.starts, w.stopStarts = context.WithCancel(t.Context())
+	defer w.stopStarts()
+	s := w.sources[0]
+	for _, one := range s.shards {
+		one.waits, one.notBefore = true, time.Now().Add(time.Minute)
+	}
+	w.poller.see(s, store.Poll{Shards: []bool{true, true}, Free: []bool{true, false}}, nil)
+	dbtest.Ensure(t, s.shards[0].mayStart() && !s.shards[1].mayStart(), "%+v %+v", s.shards[0], s.shards[1])
+	dbtest.Ensure(t, !reflect.DeepEqual(s.shards[0].candidates, s.store().Candidates(0, s.serves)), "the candidates don't know")
+	r := &round{Round: store.NewRound(w.self), shard: s.shards[0], isOut: true}
+	s.add(r)
+	w.poller.reapAt, s.nextPoll, s.seenSince = time.Now().Add(time.Minute), time.Now(), time.Now()
+	next, at := w.poller.next()
+	dbtest.Ensure(t, next == s && time.Until(at) <= 0, "the poll is put off for %s", time.Until(at))
+}
+
 // TestRoundThatFoundNothingComesBackLate: a round that found nothing may return after a concurrent one that found more jobs.
 // Then another round goes out, and its finding counts.
 func TestRoundThatFoundNothingComesBackLate(t *testing.T) {
-	db := dbtest.Open(t, "sqlite", dbtest.SQLite(t), "emails")
-	q := dbtest.Must(queue.New(db, queue.Options{Name: "emails", Types: []job.Type{job.DefaultType("send")}}))(t)
-	nothing := handler.Func(func(context.Context, *job.Job) error { return nil })
-	w := dbtest.Must(newWorker(Params{Queues: []Queue{{Queue: q, Handlers: map[string]handler.Handler{"send": nothing}}}}))(t)
+	w := workerOf(t, 1)
 	w.starts, w.stopStarts = context.WithCancel(t.Context())
 	defer w.stopStarts()
 	s := w.sources[0]
@@ -44,10 +70,7 @@ func TestRoundThatFoundNothingComesBackLate(t *testing.T) {
 
 // TestStripeOutlastsARest: a source whose handlers rest, or go on, keeps its part of the jobs that several workers read ahead.
 func TestStripeOutlastsARest(t *testing.T) {
-	db := dbtest.Open(t, "sqlite", dbtest.SQLite(t), "emails")
-	q := dbtest.Must(queue.New(db, queue.Options{Name: "emails", Types: []job.Type{job.DefaultType("send")}}))(t)
-	nothing := handler.Func(func(context.Context, *job.Job) error { return nil })
-	w := dbtest.Must(newWorker(Params{Queues: []Queue{{Queue: q, Handlers: map[string]handler.Handler{"send": nothing}}}}))(t)
+	w := workerOf(t, 1)
 	s, fresh := w.sources[0], w.sources[0].store().Candidates(0, []string{"send"})
 	dbtest.Ensure(t, reflect.DeepEqual(s.shards[0].candidates, fresh), "a stripe before a search for other workers")
 	s.stripe(3, 1)
@@ -180,10 +203,7 @@ func TestBusyLane(t *testing.T) {
 
 // TestSlotsLeftDelayNoClaim: a job that comes when the worker has just left its slots gets one at once.
 func TestSlotsLeftDelayNoClaim(t *testing.T) {
-	db := dbtest.Open(t, "sqlite", dbtest.SQLite(t), "emails")
-	q := dbtest.Must(queue.New(db, queue.Options{Name: "emails", Types: []job.Type{job.DefaultType("send")}}))(t)
-	nothing := handler.Func(func(context.Context, *job.Job) error { return nil })
-	w := dbtest.Must(newWorker(Params{Queues: []Queue{{Queue: q, Handlers: map[string]handler.Handler{"send": nothing}}}}))(t)
+	w := workerOf(t, 1)
 	enough := errors.New("enough")
 	_, err := w.live(t.Context(), func() error {
 		s := w.slots
