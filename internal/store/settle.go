@@ -54,19 +54,19 @@ func (c settlement) settle(ctx context.Context, first *firstRead) error {
 			return fmt.Errorf("finish jobs: %w", err)
 		}
 	}
-	finished := slices.Concat(first.finishing, plain)
-	var silent []Settled
-	for _, s := range finished {
-		s.End.Status = job.StatusFinished
-		if c.done.Ended = append(c.done.Ended, s); s.Outcome.Output == "" {
-			silent = append(silent, s)
-			continue
-		}
-		e := c.Entry(s.Job, activity.Finished)
-		e.RunMS, e.Output = s.Outcome.Ran.Milliseconds(), s.Outcome.Output
-		entries = append(entries, e)
+	finished := append(first.finishing, plain...) //nolint:gocritic // the round has no further use for it
+	for i := range finished {
+		finished[i].End.Status = job.StatusFinished
 	}
-	if err := c.logRows(ctx, c.tx, c.worker, activity.Finished, ran(silent)); err != nil {
+	c.done.Ended = append(c.done.Ended, finished...)
+	for _, s := range finished {
+		if s.Outcome.Output != "" {
+			e := c.Entry(s.Job, activity.Finished)
+			e.RunMS, e.Output = s.Outcome.Ran.Milliseconds(), s.Outcome.Output
+			entries = append(entries, e)
+		}
+	}
+	if err := c.logRows(ctx, c.tx, c.worker, activity.Finished, ran(finished)); err != nil {
 		return err
 	}
 	if err := c.logAs(ctx, c.tx, c.worker, entries); err != nil {
@@ -85,12 +85,15 @@ func jobsOf(list []Settled) []*job.Job {
 	return texts.Map(list, func(s Settled) *job.Job { return s.Job })
 }
 
-// ran selects the rows of attempts, with their durations. Many short ones took 0 ms.
+// ran selects the rows of attempts without output, with their durations. Many short ones took 0 ms.
 func ran(list []Settled) activity.JobRows {
-	rows := activity.JobRows{IDs: make([]any, len(list))}
+	rows := activity.JobRows{IDs: make([]any, 0, len(list))}
 	var cases strings.Builder
-	for i, s := range list {
-		rows.IDs[i] = s.Job.ID
+	for _, s := range list {
+		if s.Outcome.Output != "" {
+			continue
+		}
+		rows.IDs = append(rows.IDs, s.Job.ID)
 		if ms := s.Outcome.Ran.Milliseconds(); ms > 0 {
 			fmt.Fprintf(&cases, " WHEN %d THEN %d", s.Job.ID, ms)
 		}

@@ -201,9 +201,11 @@ func (d *dispatcher) land(s *source, r *round, done store.Done) {
 		d.summary.Lost++
 		d.Log.Warn("lock lost: the outcome changes nothing", "queue", s.Name, "job", e.Job.ID, "attempt", e.Job.Attempt)
 	}
-	for _, e := range slices.Concat(done.Ended, done.Lost) {
-		if e.Tell != nil {
-			e.Tell(e.Outcome, e.End)
+	for _, list := range [][]store.Settled{done.Ended, done.Lost} {
+		for _, e := range list {
+			if e.Tell != nil {
+				e.Tell(e.Outcome, e.End)
+			}
 		}
 	}
 	d.addApart(s, done.Unsettled, resultPause)

@@ -78,13 +78,15 @@ func (r *runner) run(a *attempt) {
 	j, here := a.Job, a.source.store().Abandoned()
 	if earlier, goesOn := here.Load(j.ID); goesOn {
 		a.NotBegun = true
-		r.end(a, job.Outcome{Verdict: job.TryAgain, Error: fmt.Sprintf("not started: the handler of attempt %d still runs in this process", earlier)}, false)
+		r.fails(a, fmt.Sprintf("not started: the handler of attempt %d still runs in this process", earlier))
 		return
 	}
 	defer here.CompareAndDelete(j.ID, j.Attempt)
-	defer r.end(a, job.Outcome{Verdict: job.TryAgain, Error: goneAway}, false) // applies if the handler ended its goroutine
+	defer r.fails(a, goneAway) // applies if the handler ended its goroutine
 	r.end(a, judged(a.source.handler(j.Type).Handle(a.handled, copied(j))), false)
 }
+
+func (r *runner) fails(a *attempt, why string) { r.end(a, job.Outcome{Verdict: job.TryAgain, Error: why}, false) }
 
 // end records an attempt's end once. If abandoned, it counts even if interrupted, because the handler may still run.
 func (r *runner) end(a *attempt, o job.Outcome, abandoned bool) bool {

@@ -60,7 +60,7 @@ type Queue struct {
 type stream interface{ Room() int }
 
 // handledAs is the name of a job type in Handlers: its own, or job.AllTypes.
-func (q Queue) handledAs(jobType string) string {
+func (q *Queue) handledAs(jobType string) string {
 	if q.Handlers[jobType] != nil || slices.Contains(q.Except, jobType) {
 		return jobType
 	}
@@ -68,13 +68,13 @@ func (q Queue) handledAs(jobType string) string {
 }
 
 // handler is the handler of a job type; nil if there is none.
-func (q Queue) handler(jobType string) handler.Handler { return q.Handlers[q.handledAs(jobType)] }
+func (q *Queue) handler(jobType string) handler.Handler { return q.Handlers[q.handledAs(jobType)] }
 
 // Handles says whether this worker has a handler for a job type.
-func (q Queue) Handles(jobType string) bool { return q.handler(jobType) != nil }
+func (q *Queue) Handles(jobType string) bool { return q.handler(jobType) != nil }
 
 // retryHandler is the retry handler of a job type that this worker handles; nil if there is none.
-func (q Queue) retryHandler(jobType string) handler.RetryHandler {
+func (q *Queue) retryHandler(jobType string) handler.RetryHandler {
 	if h := q.RetryHandlers[jobType]; h != nil {
 		return h
 	}
@@ -82,9 +82,9 @@ func (q Queue) retryHandler(jobType string) handler.RetryHandler {
 }
 
 // streamOf is the handler of a job type if it is a stream; else nil.
-func (q Queue) streamOf(jobType string) stream { return q.streams[q.handledAs(jobType)] }
+func (q *Queue) streamOf(jobType string) stream { return q.streams[q.handledAs(jobType)] }
 
-func (q Queue) store() *store.Queue { return (*store.Queue)(q.Queue) }
+func (q *Queue) store() *store.Queue { return (*store.Queue)(q.Queue) }
 
 // Params are the parameters of a worker. Only Queues is required.
 type Params struct {
