@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/hipq/hipq/internal/dbtest"
@@ -151,6 +152,8 @@ func (r *round) feed(ctx context.Context, size workload) {
 				a.told = r.enqueue(a)
 				r.asked(a)
 			}
+		case 2:
+			r.rivals(some[0])
 		default:
 			t := r.enqueueFile(some)
 			for i := range some {
@@ -174,7 +177,22 @@ func (r *round) inventSome(backlog int) (some []ask, how int) {
 	if len(some) > 1 {
 		some = append(some, some[0]) // a duplicate
 	}
-	return some, rng.IntN(4)
+	return some, rng.IntN(5)
+}
+
+// rivals adds one job three times at once, as an application whose requests are repeated does.
+func (r *round) rivals(a ask) {
+	var all sync.WaitGroup
+	defer all.Wait()
+	for i := range 3 {
+		all.Go(func() {
+			one := a
+			if one.told = r.insert(a); i == 0 {
+				one.told = max(one.told, r.enqueue(a)) // accepted also if the job is there
+			}
+			r.asked(one)
+		})
+	}
 }
 
 func (r *round) asked(a ...ask) {
