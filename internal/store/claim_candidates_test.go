@@ -132,6 +132,19 @@ func TestDueBeforeWhatWasRead(t *testing.T) {
 	})
 }
 
+// The next job is passed over for at most a second, or ten times a long read, and never longer than five seconds.
+func TestHeadIsReadAgain(t *testing.T) {
+	for _, c := range []struct {
+		ago, took time.Duration
+		again     bool
+	}{
+		{900 * time.Millisecond, 0, false}, {time.Second, 0, true}, {2 * time.Second, 300 * time.Millisecond, false},
+		{3 * time.Second, 300 * time.Millisecond, true}, {4 * time.Second, time.Hour, false}, {5 * time.Second, time.Hour, true},
+	} {
+		equal(t, store.IsStale(c.ago, c.took), c.again, "%s after a read of %s", c.ago, c.took)
+	}
+}
+
 // A round that starts nothing beside a job in line reads the head again once, and doesn't ask for another round.
 func TestRoundBesideTheLine(t *testing.T) {
 	for name, change := range map[string]func(*queue.Options){

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/engine"
@@ -12,6 +13,11 @@ import (
 
 // ForgetTypes makes a queue reread its registration when it is next needed.
 func ForgetTypes(q *Queue) { q.known.Store(nil) }
+
+// IsStale says whether candidates are read from their heads again that were read so long ago, in a read that took so long.
+func IsStale(ago, took time.Duration) bool {
+	return (&Candidates{readAt: time.Now().Add(-ago), readFor: took}).stale()
+}
 
 // PlaceOf is the place in the table of a job to add.
 func PlaceOf(q *Queue, j job.Params) int {
