@@ -1,4 +1,5 @@
-// Package activity is the append-only log of all transitions of workers and jobs.
+// Package activity is the append-only log of all transitions of workers and jobs. Write and WriteRows append to it, in the
+// transaction of the transition itself.
 package activity
 
 import (

@@ -15,9 +15,10 @@ const (
 type Limit struct {
 	// Max is the weight that may be in use at once; for the rate, the number of starts. Used is what is in use.
 	Max, Used int
-	// Whole is the limit of which Max is a shard's share, or Max itself.
+	// Whole is the queue's limit, of which Max is a shard's share; without shards, both are the same.
 	Whole int
-	// FirstUses is how much the first job needs that waits for room; 0 if none waits. oursWaits says that one of ours does.
+	// FirstUses is what the first job takes that waits for the limit; if it isn't 0, it blocks those behind. oursWaits
+	// says that one of ours waits.
 	FirstUses int
 	oursWaits bool
 }
@@ -28,7 +29,7 @@ type Limits map[Scope]*Limit
 // OursWait says that a job of ours waits for the limit, so that no later one of ours starts there.
 func (l Limits) OursWait(s Scope) bool { return l[s] != nil && l[s].oursWaits }
 
-// scopes are the limits that a job asks, in the order in which it waits for them.
+// scopes are the limits that a job uses, in the order in which it waits for them.
 func (j Job) scopes() []Scope {
 	if j.Weight == 0 {
 		return []Scope{Rate}
@@ -36,18 +37,18 @@ func (j Job) scopes() []Scope {
 	return []Scope{j.Group, Queue, Rate}
 }
 
-// without returns the first scope that has no room for the job.
-func (l Limits) without(j Job) Scope {
+// firstLacking returns the first scope that has no room for the job, or for which an earlier job waits.
+func (l Limits) firstLacking(j Job) Scope {
 	for _, s := range j.scopes() {
-		if limit := l[s]; limit != nil && (limit.FirstUses > 0 || !limit.HasRoom(j.in(s))) {
+		if limit := l[s]; limit != nil && (limit.FirstUses > 0 || !limit.HasRoom(j.uses(s))) {
 			return s
 		}
 	}
 	return None
 }
 
-// in is what the job uses of a scope.
-func (j Job) in(s Scope) int {
+// uses is what the job takes of a scope.
+func (j Job) uses(s Scope) int {
 	if s == Rate {
 		return 1
 	}
@@ -68,7 +69,7 @@ func (l *Limit) HasRoom(weight int) bool { return min(weight, l.Whole) <= l.Max-
 func (l Limits) use(j Job) {
 	for _, s := range j.scopes() {
 		if limit := l[s]; limit != nil {
-			limit.Used += j.in(s)
+			limit.Used += j.uses(s)
 		}
 	}
 }

@@ -1,23 +1,28 @@
 // Package claim decides which jobs start now. It has no SQL, no clock and no goroutine: its caller reads what is known of a
 // queue's limits and the next jobs in order, asks Decide, and applies the decisions.
 //
-// These are the rules, as docs/explanation/order.md has them for users, and grab.sql, without groups and rate, for workers in SQL:
+// These are the rules. docs/explanation/order.md has them for users, and grab.sql for workers in SQL, without groups and rate.
 //
-//   - A job starts if it is due, its time windows are open, a slot is free, and each of its limits has room. An invalid one is
-//     refused; one whose windows have closed is postponed.
-//   - The limits are its throttle group's, the queue's, and the queue's rate. A job of weight 0 asks only the rate.
-//   - A job without room waits for one limit at a time, the first in this order that has none for it, and nothing behind it in
-//     that limit starts. Each round reads the line of such jobs. The first one that a worker runs and that lacks room in the
-//     queue or the rate gets in line, and later ones stay due. A group holds all that lack its room; the first gets in line
-//     once the group has some.
-//   - A job in line that has room in all of its limits starts before what is behind it in any of them.
-//   - A job that is heavier than a limit runs when nothing else of that limit does.
-//   - A worker with a free slot asks for the jobs in line of the types that it runs. Another worker's job in line that none has
-//     asked for in AskLasts blocks nothing, nor does one whose lane is full. After Forgotten it leaves the line, with what its
+//  1. A due job starts if its time windows are open, a slot is free, and each of its limits has room. An invalid one is refused;
+//     one whose windows have closed is postponed. A job whose row another transaction has is passed over.
+//  2. The limits that a job uses are its throttle group's, the queue's, and the queue's rate. One of weight 0 uses only the rate.
+//  3. A limit has room for a job that fits into what is left of it, if no earlier job waits for it. A job that is heavier than
+//     the whole limit fits once nothing else uses it.
+//  4. A job without room waits for the first of its limits that has none, in the order above. It blocks that limit for all jobs
+//     behind it, and no other limit.
+//  5. Which jobs wait is known in two ways. A group holds all that lack its room: they are not read while it is full. Of those
+//     that lack room in the queue or the rate, the first that this worker would start gets in line, and later ones stay due.
+//     Each shard has one line, for all limits, and each round reads it. A held job whose group has room gets in line as soon as
+//     it is the first that waits for anything else; one in line whose group is full again is held.
+//  6. A waiting job that another worker or lane would start waits here, too. If it lacks nothing, it starts there next, so that
+//     it blocks all of its limits here.
+//  7. Each second a worker with a free slot asks for its jobs in line. One of another worker that none has asked for in AskLasts
+//     blocks nothing, nor does one whose lane here is full. If none asks for it in Forgotten, it leaves the line, with what its
 //     group holds of its type.
+//  8. A job that lacks only a slot blocks nothing. If it waited before, it stays in line, and no worker asks for it.
 //
 // Room that is free again is noticed at once: a transaction that ends jobs of a group puts the first held one in line
-// (store.LetIn), and its worker claims (worker.foundRoom). Other workers poll while they have jobs that wait.
+// (store.LetIn), and the worker that ended them claims (worker.foundRoom). Others poll while they have jobs that wait.
 package claim
 
 import "time"
@@ -39,7 +44,7 @@ type Job struct {
 	Invalid bool
 	// Opens is when its time windows open next; now or earlier if they are open.
 	Opens time.Time
-	// Ours says that the jobs are decided for a worker that runs its type. Busy says that another lane of that worker runs it,
+	// Ours says that the lane runs its type for which the jobs are decided. Busy says that another lane of the same worker does,
 	// and has no free slot.
 	Ours, Busy bool
 	// Held says that its group holds it, so that no worker asks for it; InLine that it waits as one of the first.
@@ -49,8 +54,8 @@ type Job struct {
 	// Elsewhere says that another transaction has just started it, or has its row, so that it isn't Ours. One in line is still the
 	// first there.
 	Elsewhere bool
-	// MoreBehind is a group of which jobs that are not in the list follow this one.
-	MoreBehind Scope
+	// Unread is a group of which jobs follow this one that are not in the list, so that nothing later of it starts.
+	Unread Scope
 }
 
 // Action is what happens to a job now.
@@ -71,7 +76,7 @@ const (
 // Decision is what happens to one job.
 type Decision struct {
 	Action Action
-	// Lacks is the first limit that has no room for it, or Slot.
+	// Lacks is the first limit that has no room for it, or for which an earlier job waits; or Slot.
 	Lacks Scope
 }
 
@@ -84,24 +89,24 @@ func (l Limits) Decide(jobs []Job, slots int, now time.Time) []Decision {
 		if decisions[i] = d; d.Action == Start {
 			slots--
 		}
-		if limit := l[j.MoreBehind]; limit != nil {
-			limit.noteWaiter(1) // a job that waits there, of whatever weight, may be before the next ones
+		if limit := l[j.Unread]; limit != nil {
+			limit.noteWaiter(1) // of whatever weight
 		}
 	}
 	return decisions
 }
 
 func (l Limits) decide(j Job, slots int, now time.Time) Decision {
-	lacks := l.without(j)
+	lacks := l.firstLacking(j)
 	switch {
-	case j.Elsewhere && !j.waits():
+	case j.Elsewhere && !j.isWaiting():
 		return Decision{}
 	case j.Invalid:
 		return Decision{Action: Reject}
 	case j.Opens.After(now):
 		return Decision{Action: Postpone}
 	case !j.Blocks(now):
-		return j.stays(now)
+		return j.keepOrForget(now)
 	case !j.Ours:
 		return l.startsElsewhere(j, lacks)
 	case slots < 1:
@@ -110,11 +115,11 @@ func (l Limits) decide(j Job, slots int, now time.Time) Decision {
 		l.use(j)
 		return Decision{Action: Start}
 	}
-	return l.wait(j, lacks, now)
+	return l.waitFor(lacks, j, now)
 }
 
-// stays says for how long a job stays in line that blocks nothing.
-func (j Job) stays(now time.Time) Decision {
+// keepOrForget says whether a job that blocks nothing leaves the line.
+func (j Job) keepOrForget(now time.Time) Decision {
 	if j.Busy || j.wasAsked(now, Forgotten) {
 		return Decision{}
 	}
@@ -126,16 +131,16 @@ func (l Limits) startsElsewhere(j Job, lacks Scope) Decision {
 	isFirst := false
 	for _, s := range j.scopes() {
 		if limit := l[s]; limit != nil && (lacks == None || s == lacks) {
-			isFirst = limit.noteWaiter(j.in(s)) || isFirst
+			isFirst = limit.noteWaiter(j.uses(s)) || isFirst
 		}
 	}
 	if isFirst && j.Held {
-		return Decision{LineUp, lacks} // its worker must know
+		return Decision{LineUp, lacks} // where the worker that runs it looks
 	}
 	return Decision{Lacks: lacks}
 }
 
-// withoutSlot says how a job of ours waits for a slot: it no longer blocks others.
+// withoutSlot says how a job of ours waits for a slot: it blocks nothing.
 func (j Job) withoutSlot(now time.Time) Decision {
 	if j.Held || j.InLine && j.wasAsked(now, AskLasts) {
 		return Decision{Unask, Slot}
@@ -143,31 +148,32 @@ func (j Job) withoutSlot(now time.Time) Decision {
 	return Decision{Lacks: Slot}
 }
 
-// wait says how a job of ours waits for a limit.
-func (l Limits) wait(j Job, lacks Scope, now time.Time) Decision {
+// waitFor says how a job of ours waits for a limit.
+func (l Limits) waitFor(lacks Scope, j Job, now time.Time) Decision {
 	limit := l[lacks]
 	isFirstOfOurs := !limit.oursWaits
-	limit.noteWaiter(j.in(lacks))
+	limit.noteWaiter(j.uses(lacks))
 	limit.oursWaits = true
-	isFull, lacksGroup := !limit.HasRoom(1), lacks == j.Group
-	switch {
-	case lacksGroup && (!j.waits() || j.InLine && isFull):
+	switch lacksGroup := lacks == j.Group; {
+	case lacksGroup && !j.isWaiting(), lacksGroup && j.InLine && !limit.HasRoom(1):
 		return Decision{Hold, lacks}
-	case !lacksGroup && (j.Held || isFirstOfOurs && !j.InLine), j.InLine && !j.wasAsked(now, AskEvery):
+	case !lacksGroup && j.Held, !lacksGroup && isFirstOfOurs && !j.InLine:
 		return Decision{LineUp, lacks}
+	case j.InLine && !j.wasAsked(now, AskEvery):
+		return Decision{LineUp, lacks} // asks for it
 	}
 	return Decision{Lacks: lacks}
 }
 
-func (j Job) waits() bool { return j.Held || j.InLine }
+func (j Job) isWaiting() bool { return j.Held || j.InLine }
 
 // wasAsked says whether a worker has asked for the job within this time.
 func (j Job) wasAsked(now time.Time, within time.Duration) bool {
 	return now.Sub(j.Asked).Abs() < within
 }
 
-// Blocks says whether nothing behind the job starts while it waits. Another worker's job doesn't block others if its lane is
-// full, or if that worker may be gone.
+// Blocks says whether nothing behind the job starts while it waits. A job that another worker or lane runs doesn't block others
+// if that lane is full, or if that worker may be gone.
 func (j Job) Blocks(now time.Time) bool {
-	return j.Ours || !j.waits() || !j.Busy && (j.Held || j.wasAsked(now, AskLasts))
+	return j.Ours || !j.isWaiting() || !j.Busy && (j.Held || j.wasAsked(now, AskLasts))
 }

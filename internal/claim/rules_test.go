@@ -21,7 +21,7 @@ type sentences struct {
 	lately  int // starts in the rate's period
 }
 
-// uses is what a job counts for in a limit. Weight 0 asks only the rate.
+// uses is what a job counts for in a limit. Weight 0 uses only the rate.
 func uses(j Job, s Scope) int {
 	switch s {
 	case Rate:
@@ -66,7 +66,7 @@ func (m sentences) decide(jobs []Job, slots int) []Decision {
 	}
 	behind := func(i int, s Scope) (is bool) { // perhaps, because not all jobs before it are in the list
 		for k := range i {
-			is = is || jobs[k].MoreBehind != None && jobs[k].MoreBehind == s
+			is = is || jobs[k].Unread != None && jobs[k].Unread == s
 		}
 		return is
 	}
@@ -234,7 +234,7 @@ func TestRulesAreTheirSentences(t *testing.T) {
 			}
 		}
 		if i := c.of(20); i < len(jobs) {
-			jobs[i].MoreBehind = jobs[i].Group
+			jobs[i].Unread = jobs[i].Group
 		}
 		if i := c.of(10); i < len(jobs) {
 			jobs[i].Opens = now.Add(time.Hour)

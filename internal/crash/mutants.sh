@@ -231,13 +231,13 @@ rule rule_room_for_all limits 's/l\.Max-max\(l\.Used, 0\)/l.Max/'               
 rule rule_room_below_0 limits 's/max\(l\.Used, 0\)/l.Used/'                               # an invalid row makes room
 rule rule_heavy_never limits 's/min\(weight, l\.Whole\)/weight/'                          # a job heavier than the limit waits for ever
 rule rule_heavy_beside limits 's/min\(weight, l\.Whole\)/min(weight, max(l.Whole-1, 1))/' # it runs beside another
-rule rule_weightless_waits limits 's/if j\.Weight == 0 \{/if j.Weight < 0 {/'             # weight 0 asks all limits
-rule rule_weightless_free limits 's/return \[\]Scope\{Rate\}/return nil/'                 # it doesn't even ask the rate
+rule rule_weightless_waits limits 's/if j\.Weight == 0 \{/if j.Weight < 0 {/'             # weight 0 uses all limits
+rule rule_weightless_free limits 's/return \[\]Scope\{Rate\}/return nil/'                 # it doesn't even use the rate
 rule rule_rate_by_weight limits 's/if s == Rate \{/if s == Rate \&\& j.Weight == 0 {/'    # a start counts as much as the job
 rule rule_queue_before_group limits 's/\{j\.Group, Queue, Rate\}/{Queue, j.Group, Rate}/' # a job of a full group holds up the queue
-rule rule_none_in_use limits 's/limit\.Used \+= j\.in\(s\)/_ = limit/'                    # all of a round start beside each other
+rule rule_none_in_use limits 's/limit\.Used \+= j\.uses\(s\)/_ = limit/'                    # all of a round start beside each other
 rule rule_more_than_slots rules 's/slots < 1:/slots < 0:/'                                # one job more than slots
-rule rule_others_dont_hold rules 's/isFirst = limit\.noteWaiter\(j\.in\(s\)\) \|\| isFirst/isFirst = isFirst || limit.FirstUses == 0/' # waiting jobs of other workers are overtaken
+rule rule_others_dont_hold rules 's/isFirst = limit\.noteWaiter\(j\.uses\(s\)\) \|\| isFirst/isFirst = isFirst || limit.FirstUses == 0/' # waiting jobs of other workers are overtaken
 rule rule_next_doesnt_hold rules 's/\(lacks == None \|\| s == lacks\)/(s == lacks || lacks == None \&\& s != Queue)/' # so is one that has room
 rule rule_next_holds_one rules 's/limit != nil && \(lacks/!isFirst \&\& limit != nil \&\& (lacks/' # or it holds up one of its limits
 rule rule_asks_for_ever rules 's/(j\.Held \|\| j\.wasAsked\(now, )AskLasts/${1}1000*AskLasts/' # nobody runs it, and all wait for it
@@ -245,19 +245,19 @@ rule rule_asks_for_nothing rules 's/(j\.Held \|\| j\.wasAsked\(now, )AskLasts/${
 rule rule_clock_set_back rules 's/\.Abs\(\)//'                                            # who waits holds the others up until the old time comes again
 rule rule_never_is_long_ago rules 's/\(j\.Held \|\| j\.wasAsked/(j.wasAsked/'  # what nobody asked for yet
 rule rule_busy_holds rules 's/!j\.Busy && \(/(/'                            # a job whose lane is full holds up the others
-rule rule_own_leave rules 's/j\.Ours \|\| !j\.waits\(\)/!j.waits()/'    # our own jobs leave the line too
+rule rule_own_leave rules 's/j\.Ours \|\| !j\.isWaiting\(\)/!j.isWaiting()/'    # our own jobs leave the line too
 rule rule_slotless_stay rules 's/if (j\.Held \|\| j\.InLine && j\.wasAsked\(now, AskLasts\)) \{/if j.Busy \&\& ($1) {/'   # a job without a slot stays in the line
 rule rule_slotless_line_up rules 's/slots < 1:/slots < 1 \&\& lacks == None:/'            # or gets there
-rule rule_asked_once rules 's/\(j\.Held \|\| isFirstOfOurs/(isFirstOfOurs/'                      # a worker asks for the first only, not for what has waited longer
+rule rule_asked_once rules 's/case !lacksGroup && j\.Held, /case /'                      # a worker asks for the first only, not for what has waited longer
 rule rule_asks_for_all rules 's/isFirstOfOurs && !j\.InLine/(isFirstOfOurs || j.Weight > 0) \&\& !j.InLine/'  # all of a worker's jobs line up
 rule rule_asks_always rules 's/ && !j\.wasAsked\(now, AskEvery\)//'                       # each round asks for them again
 rule rule_asks_for_others rules 's/isFirst && j\.Held/isFirst/'                # what nobody runs is asked for again and again
 rule rule_others_asked_behind rules 's/isFirst && j\.Held/j.Held/'   # what isn't first is asked for
-rule rule_held_beside_room rules 's/&& isFull/\&\& (isFull || lacksGroup)/'                      # what was let in is held again although there is room
-rule rule_cut_unknown rules 's/limit\.noteWaiter\(1\) \/\/ a/_ = limit \/\/ a/'    # what follows overtakes what wasn't read
-rule rule_gone_holds rules 's/case j\.Elsewhere && !j\.waits\(\):/case false:/'              # a job that runs already holds up the others
+rule rule_held_beside_room rules 's/j\.InLine && !limit\.HasRoom\(1\)/j.InLine/'                      # what was let in is held again although there is room
+rule rule_cut_unknown rules 's/limit\.noteWaiter\(1\) \/\/ of/_ = limit \/\/ of/'    # what follows overtakes what wasn't read
+rule rule_gone_holds rules 's/case j\.Elsewhere && !j\.isWaiting\(\):/case false:/'              # a job that runs already holds up the others
 rule rule_ours_dont_close rules 's/limit\.oursWaits = true/_ = limit/' # a round reads on in vain
-rule rule_windows_end rules 's/case j\.Opens\.After\(now\):/case j.Opens.After(now) \&\& !j.waits():/' # what waits starts after its window
+rule rule_windows_end rules 's/case j\.Opens\.After\(now\):/case j.Opens.After(now) \&\& !j.isWaiting():/' # what waits starts after its window
 rule rule_invalid rules 's/case j\.Invalid:/case j.Invalid \&\& j.Ours:/'                 # an invalid row of another worker holds up others
 
 mutant first_overtaken # nobody reads who is in line

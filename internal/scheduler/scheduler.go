@@ -1,5 +1,5 @@
 // Package scheduler enqueues recurring jobs. Its table says which slots of each schedule have been handled, on any host.
-// Package queue/schedule computes the slots.
+// Package queue/schedule computes the slots. Scheduler.Run enqueues those that are due, each once: see due_slots.go.
 package scheduler
 
 import (

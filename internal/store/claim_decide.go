@@ -86,7 +86,7 @@ func (c *start) asClaimed(from candidate) claim.Job {
 	j := cmp.Or(from.job, from.waits)
 	one := claim.Job{Elsewhere: from.job == nil}
 	if r := from.from; r != nil && r.moreBehind && from.ID == r.last.ID {
-		one.MoreBehind = claim.Scope(r.part)
+		one.Unread = claim.Scope(r.part)
 	}
 	if j == nil {
 		return one

@@ -1,4 +1,5 @@
-// Package workers accesses the table of workers: which ones work, on which hosts, and how long their locks last.
+// Package workers accesses the table of workers: which ones work, on which hosts, and how long their locks last. life.go
+// has a worker's life: it registers, renews its lock, ends, or is declared dead by another.
 package workers
 
 import (
