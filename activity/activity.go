@@ -1,5 +1,5 @@
 // Package activity is the append-only log of all transitions of workers and jobs. Write and WriteRows append to it, in the
-// transaction of the transition itself.
+// transaction of the transition itself; what adds jobs has an INSERT of its own there.
 package activity
 
 import (

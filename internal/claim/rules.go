@@ -3,26 +3,26 @@
 //
 // These are the rules. docs/explanation/order.md has them for users, and grab.sql for workers in SQL, without groups and rate.
 //
-//  1. A due job starts if its time windows are open, a slot is free, and each of its limits has room. An invalid one is refused;
-//     one whose windows have closed is postponed. A job whose row another transaction has is passed over.
+//  1. A due job starts if its time windows are open, a slot is free, and each of its limits has room. An invalid one is refused,
+//     and one whose windows have closed is postponed. A job whose row another transaction has is passed over, unless it waits.
 //  2. The limits that a job uses are its throttle group's, the queue's, and the queue's rate. One of weight 0 uses only the rate.
 //  3. A limit has room for a job that fits into what is left of it, if no earlier job waits for it. A job that is heavier than
-//     the whole limit fits once nothing else uses it.
-//  4. A job without room waits for the first of its limits that has none, in the order above. It blocks that limit for all jobs
+//     the whole limit fits once nothing else uses it, and no other shard has a share of it.
+//  4. A job without room waits for the first of its limits that has none, in the order above. It blocks that limit for what is
 //     behind it, and no other limit.
-//  5. Which jobs wait is known in two ways. A group holds all that lack its room: they are not read while it is full. Of those
-//     that lack room in the queue or the rate, the first that this worker would start gets in line, and later ones stay due.
-//     Each shard has one line, for all limits, and each round reads it. A held job whose group has room gets in line as soon as
-//     it is the first that waits for anything else; one in line whose group is full again is held.
-//  6. A waiting job that another worker or lane would start waits here, too. If it lacks nothing, it starts there next, so that
-//     it blocks all of its limits here.
+//  5. A group holds the jobs that lack its room: they are not read while it is full. Of those that lack room in the queue or the
+//     rate, the first in each limit that this lane would start gets in line, and later ones stay due. A held job that lacks only
+//     one of these gets in line, too. If its group is full again, it is held again. Each shard has one line, and each round
+//     reads it.
+//  6. A waiting job that another worker or lane would start also blocks here: the limit that it lacks, or all of its limits if it
+//     lacks none, because it starts next. If it is held and the first there, it gets in line, where those look that would start it.
 //  7. Each second a worker with a free slot asks for its jobs in line. One of another worker that none has asked for in AskLasts
-//     blocks nothing, nor does one whose lane here is full. If none asks for it in Forgotten, it leaves the line, with what its
-//     group holds of its type.
-//  8. A job that lacks only a slot blocks nothing. If it waited before, it stays in line, and no worker asks for it.
+//     blocks nothing. After Forgotten it leaves the line, with what its group holds of its type. A waiting job whose lane in this
+//     worker is full blocks nothing, and stays.
+//  8. Without a free slot, a job of ours blocks nothing. If it waited, it is in line, and no worker asks for it.
 //
-// Room that is free again is noticed at once: a transaction that ends jobs of a group puts the first held one in line
-// (store.LetIn), and the worker that ended them claims (worker.foundRoom). Others poll while they have jobs that wait.
+// The worker that frees room claims at once (worker.foundRoom), and a transaction that ends jobs of a group puts the first held
+// one in line (store.LetIn). Other workers see it at their next poll; they poll while they have jobs that wait.
 package claim
 
 import "time"
@@ -44,8 +44,8 @@ type Job struct {
 	Invalid bool
 	// Opens is when its time windows open next; now or earlier if they are open.
 	Opens time.Time
-	// Ours says that the lane runs its type for which the jobs are decided. Busy says that another lane of the same worker does,
-	// and has no free slot.
+	// Ours says that this lane, for which the jobs are decided, runs jobs of its type. Busy says that another lane of the same
+	// worker does, and has no free slot.
 	Ours, Busy bool
 	// Held says that its group holds it, so that no worker asks for it; InLine that it waits as one of the first.
 	Held, InLine bool
@@ -54,7 +54,7 @@ type Job struct {
 	// Elsewhere says that another transaction has just started it, or has its row, so that it isn't Ours. One in line is still the
 	// first there.
 	Elsewhere bool
-	// Unread is a group of which jobs follow this one that are not in the list, so that nothing later of it starts.
+	// Unread is a group of which jobs follow this one that are not in the list, so that nothing later that uses it starts.
 	Unread Scope
 }
 
@@ -68,15 +68,15 @@ const (
 	Postpone               // to the next opening of its windows
 	Reject                 // it fails, because its row is invalid
 	Hold                   // its group holds it, where rounds look once the group has room
-	LineUp                 // it is in line, where each round looks, and a worker asks for it from now on
+	LineUp                 // it is in line, where each round looks, and a worker asks for it now
 	Unask                  // it is in line, and no worker asks for it, because it waits for a slot
-	Release                // it leaves the line, and what its group holds of its type is free, too
+	Release                // it leaves the line, and is due again, as is what its group holds of its type
 )
 
 // Decision is what happens to one job.
 type Decision struct {
 	Action Action
-	// Lacks is the first limit that has no room for it, or for which an earlier job waits; or Slot.
+	// Lacks is why it doesn't start: Slot, or else the first limit without room for it.
 	Lacks Scope
 }
 
@@ -172,8 +172,8 @@ func (j Job) wasAsked(now time.Time, within time.Duration) bool {
 	return now.Sub(j.Asked).Abs() < within
 }
 
-// Blocks says whether nothing behind the job starts while it waits. A job that another worker or lane runs doesn't block others
-// if that lane is full, or if that worker may be gone.
+// Blocks says whether the job blocks limits while it waits. One that another worker or lane would start doesn't if that lane is
+// full, or if no worker has asked for it of late.
 func (j Job) Blocks(now time.Time) bool {
 	return j.Ours || !j.isWaiting() || !j.Busy && (j.Held || j.wasAsked(now, AskLasts))
 }

@@ -1,5 +1,5 @@
 // Package handling connects a handler with its worker: the attempt's hooks in the context, and the programs of handlers.
-// A program runs in its own process group, under guard. docs/architecture.md says why this package doesn't use os/exec.
+// A program runs in its own process group, under guard. docs/internals/architecture.md says why this package doesn't use os/exec.
 package handling
 
 import (

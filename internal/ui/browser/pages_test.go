@@ -183,7 +183,7 @@ func TestCostOfTabs(t *testing.T) {
 	s := open(t)
 	s.fail(20_000, "connect: connection refused")
 	s.add(slices.Repeat([]job.Params{{Type: "send"}}, 2_666)...)
-	var requests, received atomic.Int64
+	var requests, shown, received atomic.Int64
 	a := s.enter()
 	for _, path := range []string{"/", "/queues/emails", "/jobs/emails/20001"} {
 		b := a.another()
@@ -192,7 +192,8 @@ func TestCostOfTabs(t *testing.T) {
 			case *network.EventRequestWillBeSent:
 				requests.Add(1)
 			case *network.EventDataReceived:
-				received.Add(e.DataLength)
+				shown.Add(e.DataLength)
+				received.Add(e.EncodedDataLength)
 			}
 		}))
 		b.open(s.base + path)
@@ -203,5 +204,5 @@ func TestCostOfTabs(t *testing.T) {
 	}
 	s.stop()
 	used := s.ui.ProcessState.UserTime() + s.ui.ProcessState.SystemTime()
-	t.Logf("%d requests, %.1f MB, %.1f s of a processor in %s", requests.Load(), float64(received.Load())/1e6, used.Seconds(), long)
+	t.Logf("%d requests, %.1f MB (%.1f MB compressed), %.1f s of a processor in %s", requests.Load(), float64(shown.Load())/1e6, float64(received.Load())/1e6, used.Seconds(), long)
 }
