@@ -299,7 +299,7 @@ func (p *parley) play(what string, happened func() bool) bool {
 // drop removes an instance: among hundreds of them each command takes longer.
 func (p *parley) drop(instance string) {
 	find := "SELECT CONCAT('DROP ', %[1]s, ' ', %[2]s_name) FROM information_schema.%[2]ss WHERE %[2]s_schema = SCHEMA() AND %[2]s_name LIKE '%[3]s\\_%%'"
-	all := fmt.Sprintf(find, "'TABLE'", "table", instance) + " UNION ALL " + fmt.Sprintf(find, "routine_type", "routine", instance)
+	all := fmt.Sprintf(find, "IF(table_type = 'VIEW', 'VIEW', 'TABLE')", "table", instance) + " UNION ALL " + fmt.Sprintf(find, "routine_type", "routine", instance)
 	dbtest.OK(p.t, p.each(all, func(rows *sql.Rows) error {
 		var drop string
 		if err := rows.Scan(&drop); err != nil {
