@@ -173,7 +173,7 @@ func (j Job) wasAsked(now time.Time, within time.Duration) bool {
 }
 
 // Blocks says whether the job blocks limits while it waits. One that another worker or lane would start doesn't if that lane is
-// full, or if no worker has asked for it of late.
+// full, or if no worker has asked for it lately.
 func (j Job) Blocks(now time.Time) bool {
 	return j.Ours || !j.isWaiting() || !j.Busy && (j.Held || j.wasAsked(now, AskLasts))
 }

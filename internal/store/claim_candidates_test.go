@@ -138,8 +138,12 @@ func TestHeadIsReadAgain(t *testing.T) {
 		ago, took time.Duration
 		again     bool
 	}{
-		{900 * time.Millisecond, 0, false}, {time.Second, 0, true}, {2 * time.Second, 300 * time.Millisecond, false},
-		{3 * time.Second, 300 * time.Millisecond, true}, {4 * time.Second, time.Hour, false}, {5 * time.Second, time.Hour, true},
+		{900 * time.Millisecond, 0, false},
+		{time.Second, 0, true},
+		{2 * time.Second, 300 * time.Millisecond, false},
+		{3 * time.Second, 300 * time.Millisecond, true},
+		{4 * time.Second, time.Hour, false},
+		{5 * time.Second, time.Hour, true},
 	} {
 		equal(t, store.IsStale(c.ago, c.took), c.again, "%s after a read of %s", c.ago, c.took)
 	}

@@ -3,7 +3,7 @@
 //
 // add.go adds jobs. round.go is the transaction in which a worker settles attempts and starts jobs: claim.go starts them
 // (claim_candidates.go reads and locks, claim_decide.go applies the rules of internal/claim), settle.go finds what attempts have
-// left, and end.go writes what becomes of their jobs, by internal/policy. rescue.go has the jobs of dead workers, and
+// left, and end.go writes how their jobs go on, by internal/policy. rescue.go has the jobs of dead workers, and
 // shards_divide.go divides limits among shards.
 package store
 

@@ -86,7 +86,9 @@ func (r *runner) run(a *attempt) {
 	r.end(a, judged(a.source.handler(j.Type).Handle(a.handled, copied(j))), false)
 }
 
-func (r *runner) fails(a *attempt, why string) { r.end(a, job.Outcome{Verdict: job.TryAgain, Error: why}, false) }
+func (r *runner) fails(a *attempt, why string) {
+	r.end(a, job.Outcome{Verdict: job.TryAgain, Error: why}, false)
+}
 
 // end records an attempt's end once. If abandoned, it counts even if interrupted, because the handler may still run.
 func (r *runner) end(a *attempt, o job.Outcome, abandoned bool) bool {
