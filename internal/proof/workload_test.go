@@ -183,16 +183,14 @@ func (r *round) inventSome(backlog int) (some []ask, how int) {
 // rivals adds one job three times at once, as an application whose requests are repeated does.
 func (r *round) rivals(a ask) {
 	var all sync.WaitGroup
-	defer all.Wait()
-	for i := range 3 {
+	for _, add := range []func(ask) told{r.insert, r.insert, r.enqueue} {
 		all.Go(func() {
 			one := a
-			if one.told = r.insert(a); i == 0 {
-				one.told = max(one.told, r.enqueue(a)) // accepted also if the job is there
-			}
+			one.told = add(a)
 			r.asked(one)
 		})
 	}
+	all.Wait()
 }
 
 func (r *round) asked(a ...ask) {
