@@ -62,7 +62,7 @@ func soak(r *round) {
 	text := string(dbtest.Must(os.ReadFile(r.config))(r.t))
 	text = strings.ReplaceAll(text, "    job_types:\n", "    keep_finished: 1m\n    keep_failed: 1m\n    job_types:\n")
 	dbtest.OK(r.t, os.WriteFile(r.config, []byte(text), 0o600))
-	load := max(time.Until(r.until), 8*time.Minute) - time.Minute // a line of growth needs points
+	load := max(time.Until(r.until), turnMost) - time.Minute // a worker has all the memory that it needs only after minutes
 	r.live(workload{ticks: 2, backlog: 40}, time.Minute, func(ctx context.Context) {
 		for range 2 {
 			t := r.tick("work", "--linger", "--run-for", fmt.Sprint(int(load.Seconds()), "s"), "--concurrency", "8")
