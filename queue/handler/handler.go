@@ -52,9 +52,9 @@ type Middleware func(next Handler) Handler
 // error; middleware sees a Func's panic as an outcome. Output written by any of them is kept. A worker wraps all its
 // handlers: see worker.Params.
 func With(h Handler, around ...Middleware) Handler {
-	switch h.(type) {
-	case Func, ResultFunc: // they do what is below
-		if len(around) == 0 {
+	if len(around) == 0 {
+		switch h.(type) {
+		case Func, ResultFunc: // they do what is below
 			return h
 		}
 	}
